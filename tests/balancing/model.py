@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from penstock.balancing.balancer import Balancer
 from penstock.balancing.clusters import ClusterHead
-from penstock.balancing.metrics import Load, Measurement, Metric
+from penstock.balancing.metrics import Load, Measurement
 from penstock.balancing.offload.instance import Interest, Profile
 from penstock.balancing.ports import Command, MayGo, Note, Publish
 from penstock.balancing.press import Press
 from penstock.balancing.settings import BalancingSettings
 from penstock.matching.covering_set import CoveringSet
+from penstock.model.metrics import Metric
 from penstock.selectors.selector import Selector
 from penstock.sim.workloads.quotes import QuoteWorkload
 

@@ -11,11 +11,13 @@ from penstock.balancing.balancer import Balancer, Trails
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import Phase
 from penstock.balancing.messages import Done, End, Letter, Moving, Reply, Request
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.pie import Pie
 from penstock.balancing.ports import Note, Publish
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.metrics import BALANCED
+from penstock.protocol.status import DecisionStatus
 
 SETTINGS = BalancingSettings(is_on=True, detection_ms=1_000, pie_ms=2_000, peer_ms=10_000, smoothing_ms=3_000)
 
@@ -39,7 +41,7 @@ def test_two_edges_share_what_one_had() -> None:
     model = pair(120)
     model.run(120)
     assert len(model.hosts["a"].clients) + len(model.hosts["b"].clients) == 120
-    assert all(model.spread(metric) <= 0.1 for metric in Metric)
+    assert all(model.spread(metric) <= 0.1 for metric in BALANCED)
     assert model.returns() == 0
     assert len(letters_of(model, "done")) >= 1
     states = {balancer.standing.state for balancer in model.edges.values()}
@@ -62,13 +64,11 @@ def test_sessions_and_report_cards_are_visible() -> None:
     assert "balancing-card" in events
     assert "balancing-ended" in events
     status = model.edges["a"].status()
-    last = status["last"]
-    assert isinstance(last, dict)
-    assert last["partner"] == "b"
-    assert last["cards"]
-    counts = status["counts"]
-    assert isinstance(counts, dict)
-    assert counts["sessions"] >= 1
+    assert isinstance(status.last, DecisionStatus)
+    assert status.last.partner == "b"
+    assert isinstance(status.last.cards, list)
+    assert status.last.cards
+    assert status.counts["sessions"] >= 1
 
 
 def test_estimates_are_compared_with_what_came_of_them() -> None:

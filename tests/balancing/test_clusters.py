@@ -6,10 +6,11 @@ from balancing.model import Model
 from penstock.balancing.clusters import ClusterHead
 from penstock.balancing.estimators import Figures
 from penstock.balancing.messages import Done, Letter, Reply, Request
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.pie import Pie
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.metrics import DELAY
 from penstock.model.values import AttributeValue
 
 SETTINGS = BalancingSettings(
@@ -33,7 +34,7 @@ def test_two_clusters_share_what_one_had() -> None:
     events = [note.event for note in model.notes]
     assert "balancing-clusters" in events
     first, second = (
-        sum(model.load(name).value(Metric.DELAY, delay_norm_s=0.1) for name in names) / 2
+        sum(model.load(name).value(DELAY, delay_norm_s=0.1) for name in names) / 2
         for names in (("a1", "a2"), ("b1", "b2"))
     )
     assert abs(first - second) <= 0.15 + 0.05

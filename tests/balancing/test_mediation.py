@@ -8,9 +8,9 @@ from penstock.balancing.detection import Action
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import Mediator, Phase
 from penstock.balancing.messages import Done, End, Letter, Moving, Refusal, Reply, Request
-from penstock.balancing.metrics import Metric
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.metrics import INPUT
 
 SETTINGS = BalancingSettings(reply_ms=1_000, migration_ms=100, sample_ms=5_000)
 REPLY = Reply(Figures(1.0, 1, 1.0, 1.0, 0.0, 0.1))
@@ -19,7 +19,7 @@ NOW = 1_000_000
 
 def asking(*partners: str) -> tuple[Mediator, Letter]:
     mediator = Mediator("a", SETTINGS)
-    letters = mediator.ask([Action(each, Metric.INPUT, 0.2) for each in partners], now_ms=NOW)
+    letters = mediator.ask([Action(each, INPUT, 0.2) for each in partners], now_ms=NOW)
     assert len(letters) == 1
     return mediator, letters[0]
 

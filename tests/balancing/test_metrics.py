@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.balancing.metrics import Load, LoadMeter, Measurement, Metric
+from penstock.balancing.metrics import Load, LoadMeter, Measurement
+from penstock.model.metrics import DELAY, INPUT, OUTPUT
 
 
 def measured(at_s: float, messages: int, **others: float) -> Measurement:
@@ -55,9 +56,9 @@ def test_counts_that_fall_begin_anew() -> None:
 
 def test_delays_are_compared_as_shares_of_the_norm() -> None:
     load = Load(input=0.5, output=0.25, delay_s=0.02)
-    assert load.value(Metric.DELAY, delay_norm_s=0.1) == pytest.approx(0.2)
-    assert load.value(Metric.INPUT, delay_norm_s=0.1) == 0.5
-    assert load.value(Metric.OUTPUT, delay_norm_s=0.1) == 0.25
+    assert load.value(DELAY, delay_norm_s=0.1) == pytest.approx(0.2)
+    assert load.value(INPUT, delay_norm_s=0.1) == 0.5
+    assert load.value(OUTPUT, delay_norm_s=0.1) == 0.25
     assert load.is_finite()
     assert not Load(input=float("nan")).is_finite()
     assert not Load(output=-1.0).is_finite()

@@ -32,8 +32,8 @@ def test_each_side_of_a_partition_has_a_token_and_one_survives_the_healing(seed:
     world.run_for(60_000)
     generations = []
     for side in sides:
-        assert [token_of(world, name)["members"] for name in side] == [4] * 4
-        assert token_of(world, side[0])["min_ms"] == 4_000
+        assert [token_of(world, name).members for name in side] == [4] * 4
+        assert token_of(world, side[0]).min_ms == 4_000
         recent = [each for each in operations(world) if each[0] > since and each[1] in side]
         assert {name for _, name, _ in recent} == set(side)
         generations.append({fence.rpartition("/")[0] for _, _, fence in recent})

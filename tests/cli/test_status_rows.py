@@ -84,6 +84,7 @@ def test_overload_and_idleness_are_told() -> None:
 
 
 def test_a_broker_whose_figures_of_balancing_cannot_be_read_has_a_row() -> None:
-    for figures in ({}, {"role": "edge", "cluster": "c", "state": "OK", "input": "x", "output": 1, "delay_s": 0}):
+    unreadable: list[dict[str, Any]] = [{"last": []}, {"role": "edge", "cluster": "c", "input": "x", "output": 1}]
+    for figures in unreadable:
         (row,) = balancing_rows({"b1": broker_status({"mechanisms": {"balancing": figures}})})
         assert row == ("b1", "unreadable", *[""] * 8)

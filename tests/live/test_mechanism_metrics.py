@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from msgspec import to_builtins
 from prometheus_client.core import Metric
 
 from penstock.live.mechanism_metrics import balancing_metrics, congestion_metrics, token_metrics
@@ -41,7 +42,7 @@ def test_all_figures_of_a_member_are_shown() -> None:
     member = Member("a", Plan(op_ms=1_000, min_ms=2_000), life=1, rng=Random(1), now_ms=0)
     member.set_members(["a", "b", "c"], now_ms=0)
     member.counts["operations"] = 7
-    told = broker_status({"mechanisms": {"token": member.status()}})
+    told = broker_status({"mechanisms": {"token": to_builtins(member.status())}})
     found = {each.name: each.samples[0].value for each in token_metrics(told)}
     assert found["penstock_token_members"] == 3
     assert found["penstock_token_load"] == 1.5

@@ -33,7 +33,7 @@ class Source:
             "counts": {"published": 7, "delivered": 8},
             "dropped": {"link": 1, "client": 0},
             "filters": {"hosts": 5},
-            "mechanisms": {"token": {"walks": 6, "name": "text is no figure"}},
+            "mechanisms": {"gossip": {"walks": 6, "name": "text is no figure"}},
         }
         return node_status({"node": self.counters.as_dict()}, broker)
 
@@ -107,7 +107,7 @@ def test_all_figures_are_there() -> None:
         ("penstock_refused_total", ()): 4,
         ("penstock_dropped_total", ("link",)): 1,
         ("penstock_filter", ("hosts",)): 5,
-        ("penstock_mechanism", ("token", "walks")): 6,
+        ("penstock_mechanism", ("gossip", "walks")): 6,
     }
     assert expected.items() <= found.items()
 

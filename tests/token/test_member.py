@@ -232,17 +232,17 @@ def test_each_side_of_a_partition_gets_a_token_and_one_survives_the_healing() ->
 
 def fence_of(net: Net, name: str) -> str:
     """The generation that enabled a member last."""
-    return str(net.members[name].status()["fence"]).rpartition("/")[0]
+    return net.members[name].status().fence.rpartition("/")[0]
 
 
 def test_constants_and_load_follow_the_number_of_members() -> None:
     net = Net(6, plan=Plan(op_ms=40, min_ms=400))
     net.add(*names(10))
     assert net.members["m0"].k_load == 1.0
-    assert net.members["m0"].status()["overloaded"] is False
+    assert net.members["m0"].status().overloaded is False
     net.add("m10")
     assert {name for _, name, event in net.noted if event == "token-overloaded"} == set(names(11))
-    assert net.members["m0"].status()["k_load"] == 1.1
+    assert net.members["m0"].status().k_load == 1.1
     net.kill("m10")
     assert [event for _, name, event in net.noted if name == "m0"][-1] == "token-not-overloaded"
     grown = Net(6)
@@ -306,7 +306,7 @@ def test_fencing_numbers_of_a_group_grow_within_a_generation() -> None:
         before = len(net.operations)
         net.run(5)
         for _, _, who in net.operations[before:]:
-            generation, _, number = str(net.members[who].status()["fence"]).rpartition("/")
+            generation, _, number = net.members[who].status().fence.rpartition("/")
             numbers.setdefault(generation, []).append(int(number))
     longest = max(numbers.values(), key=len)
     assert len(longest) > 20
@@ -318,7 +318,7 @@ def test_a_clock_that_is_wrong_by_about_the_largest_constant_is_reported() -> No
     offer = encode_message(Offer(1, 1, 5, "x", 0, 200_000))
     outputs = member.on_message("b", offer, now_ms=100_000)
     assert outputs[0] == Noted("clock-fault", (("member", "b"), ("error_ms", 100_000), ("clock", "b")))
-    assert member.status()["clock_faults"] == {"b": 100_000}
+    assert member.status().clock_faults == {"b": 100_000}
 
 
 def test_a_member_with_too_many_waiting_tokens_accepts_no_more() -> None:

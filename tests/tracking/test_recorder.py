@@ -84,7 +84,7 @@ def test_each_phase_has_its_histories(settings: TrackingSettings) -> None:
     deliver = HistoryKey(Phase.DELIVER, 2, part)
     assert claims(recorder, store, deliver, ids[20], alice)
     assert not claims(recorder, store, deliver, ids[20], bob)
-    assert recorder.status()["recorded"] == {"publish": 10, "route": 10, "deliver": 10}
+    assert recorder.status().recorded == {"publish": 10, "route": 10, "deliver": 10}
 
 
 def test_everything_is_handed_out_within_the_persistence_interval() -> None:
@@ -195,9 +195,9 @@ def test_a_store_that_cannot_follow_makes_a_gap_and_nobody_waits() -> None:
     for place in range(0, 1_000, 100):
         recorder.record_routed(2, joined(ids[place : place + 100]), now_ms=1_000 + place + 50)
     status = recorder.status()
-    assert status["filters_dropped"] == 7
-    assert isinstance(status["waiting_bytes"], int)
-    assert status["waiting_bytes"] < 4_000
+    assert status.filters_dropped == 7
+    assert isinstance(status.waiting_bytes, int)
+    assert status.waiting_bytes < 4_000
     store.keep(recorder)
     for each in ids:
         gaps = recorder.matching(ROUTE, each.timestamp_ms, now_ms=9_000).gaps
@@ -206,7 +206,7 @@ def test_a_store_that_cannot_follow_makes_a_gap_and_nobody_waits() -> None:
     # As soon as the store follows again, so does tracking.
     recorder.record_routed(2, joined(make_ids(3_000, 100)), now_ms=3_050)
     store.keep(recorder)
-    assert recorder.status()["waiting_bytes"] == 0
+    assert recorder.status().waiting_bytes == 0
     assert claims(recorder, store, ROUTE, make_id(3_050))
 
 
@@ -225,7 +225,7 @@ def test_an_open_filter_waits_for_a_store_that_cannot_follow() -> None:
         store.keep(recorder)
     assert len(store.filters()) == 3
     assert store.mark().stored_ms >= 3_000
-    assert recorder.status()["filters_dropped"] == 0
+    assert recorder.status().filters_dropped == 0
 
 
 def test_values_on_their_way_can_be_asked() -> None:
@@ -259,7 +259,7 @@ def test_too_many_histories_seal_the_quietest() -> None:
     for origin, now_ms in ((2, 1_000), (3, 1_010), (2, 1_020), (4, 1_030), (3, 1_040)):
         recorder.record_routed(origin, joined([make_id(now_ms, broker=origin)]), now_ms=now_ms)
     store.keep(recorder)
-    assert recorder.status()["histories"] == 2
+    assert recorder.status().histories == 2
     assert len(store.filters()) == 2
     for origin, now_ms in ((2, 1_000), (3, 1_010), (4, 1_030), (3, 1_040)):
         assert claims(recorder, store, HistoryKey(Phase.ROUTE, origin), make_id(now_ms, broker=origin))

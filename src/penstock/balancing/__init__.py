@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.balancing.balancer import Balancer
 from penstock.balancing.cards import ReportCard
 from penstock.balancing.clusters import ClusterHead
-from penstock.balancing.metrics import Load, Measurement, Metric
+from penstock.balancing.metrics import Load, Measurement
 from penstock.balancing.offload import Interest, Profile
 from penstock.balancing.ports import BalancedHost, Command, Note, Publish
 from penstock.balancing.press import Press
@@ -24,7 +24,6 @@ __all__ = [
     "Interest",
     "Load",
     "Measurement",
-    "Metric",
     "Note",
     "Press",
     "Profile",

@@ -30,24 +30,26 @@ from penstock.balancing.messages import (
     address_of,
     fitting,
 )
-from penstock.balancing.metrics import Load, LoadMeter, Measurement, Metric
+from penstock.balancing.metrics import Load, LoadMeter, Measurement
 from penstock.balancing.offload import ALGORITHMS, Coverage, Offload
 from penstock.balancing.peers import Peers
 from penstock.balancing.pie import PIE, MalformedError, Pie
 from penstock.balancing.ports import BalancedHost, Command, Note, Publish
 from penstock.balancing.reporting import (
     Estimate,
-    decision_figures,
     decision_notes,
-    load_figures,
+    decision_status,
     mean_accuracy,
-    session_figures,
+    session_status,
+    with_load,
 )
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.standing import Standing
 from penstock.balancing.states import State, Stimulus
+from penstock.model.metrics import BALANCED, Metric
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
+from penstock.protocol.status import BalancingStatus, DecisionStatus
 from penstock.selectors.errors import SelectorError
 from penstock.selectors.selector import Selector
 
@@ -81,7 +83,7 @@ class Balancer:
         self.counts = {
             **dict.fromkeys(("pies", "letters", "malformed", "sessions", "fruitless", "migrations", "arrivals"), 0)
         }
-        self._last: dict[str, object] = {}
+        self._last = DecisionStatus()
 
     # --- stimuli
 
@@ -319,7 +321,7 @@ class Balancer:
         session.estimated = work.partner.load()
         self._expected = (now_ms, True, work.host.load())
         letters = self._mediator.moving(Moving(len(chosen), trails, session.estimated), now_ms=now_ms)
-        self._last = decision_figures(session, work)
+        self._last = decision_status(session, work)
         commands = [*self._send(letters), *decision_notes(session, work)]
         told = self._host.move(chosen, session.partner, address, session.number, now_ms=now_ms)
         for _ in range(len(chosen) - told):
@@ -371,20 +373,20 @@ class Balancer:
         self.counts["letters"] += len(letters)
         return [Publish(each.attributes(), each.payload()) for each in letters]
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> BalancingStatus:
         """Figures for the operator."""
-        session, load = self._mediator.session, self.load
-        return {
-            "role": "edge",
-            "cluster": self._cluster,
-            "state": self.standing.state.value,
-            **load_figures(load),
-            "peers": len(self._peers),
-            "session": None if session is None else session_figures(session),
-            "last": self._last,
-            "accuracy": {metric.value: mean_accuracy(self.estimates, metric) for metric in Metric},
-            "counts": {**self.counts, **self._mediator.counts},
-        }
+        session = self._mediator.session
+        status = BalancingStatus(
+            role="edge",
+            cluster=self._cluster,
+            state=self.standing.state.value,
+            peers=len(self._peers),
+            session=None if session is None else session_status(session),
+            last=self._last,
+            accuracy={metric.name: mean_accuracy(self.estimates, metric) for metric in BALANCED},
+            counts={**self.counts, **self._mediator.counts},
+        )
+        return with_load(status, self.load)
 
 
 class Trails:

@@ -20,11 +20,14 @@ from penstock.balancing.metrics import Load, Measurement
 from penstock.balancing.peers import Peers
 from penstock.balancing.pie import PIE, MalformedError, Pie, average, is_name
 from penstock.balancing.ports import BalancedHost, Command, Note, Publish
+from penstock.balancing.reporting import with_load
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.standing import Standing
 from penstock.balancing.states import State, Stimulus
+from penstock.model.metrics import BALANCED
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
+from penstock.protocol.status import BalancingStatus, SessionStatus
 
 __all__ = ["ClusterHead"]
 
@@ -248,18 +251,16 @@ class ClusterHead:
         self.counts["letters"] += len(letters)
         return [Publish(each.attributes(), each.payload()) for each in letters]
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> BalancingStatus:
         """Figures for the operator."""
         session = self._mediator.session
-        return {
-            "role": "head",
-            "cluster": self._cluster,
-            "state": self.standing.state.value,
-            "input": round(self.load.input, 4),
-            "output": round(self.load.output, 4),
-            "delay_s": round(self.load.delay_s, 6),
-            "edges": len(self._edges),
-            "heads": len(self._heads),
-            "session": {"partner": session.partner, "phase": session.phase.value} if session else None,
-            "counts": {**self.counts, **self._mediator.counts},
-        }
+        status = BalancingStatus(
+            role="head",
+            cluster=self._cluster,
+            state=self.standing.state.value,
+            edges=len(self._edges),
+            heads=len(self._heads),
+            session=SessionStatus(partner=session.partner, phase=session.phase.value) if session else None,
+            counts={**self.counts, **self._mediator.counts},
+        )
+        return with_load(status, self.load, BALANCED)

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.pie import Pie
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State
+from penstock.model.metrics import BALANCED, UTILISATIONS, Metric
 
 __all__ = ["Action", "Band", "Triggers", "actions", "balanced_with", "band_of", "relief_of"]
 
@@ -47,7 +48,7 @@ class Triggers:
 
     def of(self, metric: Metric) -> float:
         """The trigger of one metric."""
-        return self.delay if metric is Metric.DELAY else self.ratio
+        return self.ratio if metric.is_ratio else self.delay
 
     def difference(self, metric: Metric, one: Load, other: Load) -> float:
         """How far one load is above the other (equation 1 for delays)."""
@@ -75,9 +76,9 @@ def band_of(load: Load, settings: BalancingSettings, *, overload: float | None =
 
 def relief_of(load: Load, overload: float) -> Metric | None:
     """The metric that relieves an overload: matching delay for input, CPU or memory, else output; None without one."""
-    if max(load.input, load.cpu, load.memory) > overload:
-        return Metric.DELAY
-    return Metric.OUTPUT if load.output > overload else None
+    overloaded = {each.relief for each in UTILISATIONS if each.of(load) > overload}
+    # From the end of the table: relief by matching delay comes before relief by output.
+    return next((each for each in reversed(BALANCED) if each.name in overloaded), None)
 
 
 def actions(own: Load, peers: Mapping[str, Pie], triggers: Triggers, *, overload: float) -> list[Action]:
@@ -93,7 +94,7 @@ def actions(own: Load, peers: Mapping[str, Pie], triggers: Triggers, *, overload
         found = [
             Action(each.broker, metric, difference)
             for each in available
-            for metric in Metric
+            for metric in BALANCED
             if (difference := triggers.difference(metric, own, each.load)) > triggers.of(metric)
         ]
     # Differences in different metrics are compared relative to their triggers; then the partner with most room wins.
@@ -113,6 +114,6 @@ def balanced_with(own: Load, peers: Mapping[str, Pie], triggers: Triggers) -> tu
         sorted(
             each.broker
             for each in peers.values()
-            if all(abs(triggers.difference(metric, own, each.load)) <= triggers.of(metric) for metric in Metric)
+            if all(abs(triggers.difference(metric, own, each.load)) <= triggers.of(metric) for metric in BALANCED)
         )
     )

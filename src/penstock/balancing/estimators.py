@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any, Final
 
 from penstock.balancing.metrics import Load, LoadMeter
+from penstock.model.metrics import METRICS
 
 __all__ = ["DelayFit", "Figures", "accuracy", "figures_of"]
 
@@ -57,7 +58,7 @@ class Figures:
 
     def load(self) -> Load:
         """These figures as a load; only for single numbers."""
-        return Load(float(self.input), float(self.output), float(self.delay_s), float(self.cpu), float(self.memory))
+        return Load(**{each.key: float(each.of(self)) for each in METRICS})
 
     def changed(self, *, rate: Any = 0.0, subscriptions: Any = 0, bytes_out: Any = 0.0) -> Figures:
         """The figures of the same broker after these changes, up or down."""

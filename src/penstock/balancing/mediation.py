@@ -202,7 +202,7 @@ class Mediator:
         number = now_ms * 256 + self._numbers % 256
         self.counts["requests"] += 1
         self.session = LoadSession(number, action.partner, Phase.ASKING, now_ms + self._settings.reply_ms, action)
-        return [self._letter(action.partner, number, Request(action.metric.value))]
+        return [self._letter(action.partner, number, Request(action.metric.name))]
 
     def _mine(self, letter: Letter, *phases: Phase) -> LoadSession | None:
         session = self.session

@@ -7,33 +7,28 @@ it is asked.
 A backlog is not load (ours): a broker draining one sends more, and uses more CPU, than the incoming publications
 require. So output and CPU are taken per publication handled, times the publications that came in, as for Ir. This stops
 where a backlog might never end: with more than a minute's publications waiting, a broker is as busy as it looks.
+
+The metrics are the rows of the table in ``model/metrics.py``; a load has a field for each.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from enum import Enum
 from math import isfinite
 from typing import Final
 
-__all__ = ["HostFigures", "Load", "LoadMeter", "Measurement", "Metric"]
+from penstock.model.metrics import METRICS, UTILISATIONS, Metric
+
+__all__ = ["HostFigures", "Load", "LoadMeter", "Measurement"]
 
 _MEASUREMENTS_MAX: Final = 10_000
 _PILE_MS_MAX: Final = 60_000
 
 
-class Metric(Enum):
-    """The metrics that are balanced."""
-
-    INPUT = "input"
-    OUTPUT = "output"
-    DELAY = "delay"
-
-
 @dataclass(slots=True, frozen=True)
 class Load:
-    """How busy a broker or a cluster is: utilisations as fractions, the matching delay in seconds."""
+    """How busy a broker or a cluster is: the value of each metric, utilisations as fractions."""
 
     input: float = 0.0
     output: float = 0.0
@@ -43,18 +38,18 @@ class Load:
 
     def highest(self) -> float:
         """The highest utilisation."""
-        return max(self.input, self.output, self.cpu, self.memory)
+        values: list[float] = [each.of(self) for each in UTILISATIONS]
+        return max(values)
 
     def value(self, metric: Metric, *, delay_norm_s: float) -> float:
         """The value of a metric for comparison; delays are normalised (equation 1)."""
-        if metric is Metric.INPUT:
-            return self.input
-        return self.output if metric is Metric.OUTPUT else self.delay_s / delay_norm_s
+        value: float = metric.of(self)
+        return value if metric.is_ratio else value / delay_norm_s
 
     def is_finite(self) -> bool:
         """Whether all values are finite and not negative."""
-        every = (self.input, self.output, self.delay_s, self.cpu, self.memory)
-        return all(isfinite(each) and each >= 0 for each in every)
+        values = [each.of(self) for each in METRICS]
+        return all(isfinite(each) and each >= 0 for each in values)
 
 
 @dataclass(slots=True, frozen=True)

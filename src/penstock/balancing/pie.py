@@ -15,6 +15,7 @@ from typing import Final
 from penstock.balancing.metrics import Load
 from penstock.balancing.states import State
 from penstock.model.errors import PeerError
+from penstock.model.metrics import BALANCED
 from penstock.model.values import Attributes, AttributeValue
 
 __all__ = ["LOAD_MAX", "PIE", "MalformedError", "Pie", "average", "is_name", "number_in", "text_in"]
@@ -53,9 +54,7 @@ class Pie:
             "$broker": self.broker,
             "$cluster": self.cluster,
             "$state": self.state.value,
-            "$input": self.load.input,
-            "$output": self.load.output,
-            "$delay_s": self.load.delay_s,
+            **{f"${each.key}": each.of(self.load) for each in BALANCED},
             "$balanced": _joined(self.balanced),
         }
         if self.is_global:
@@ -72,7 +71,7 @@ class Pie:
         names = str(attributes.get("$balanced") or "")
         if len(names) > _BALANCED_CHARS_MAX:
             raise MalformedError(f"names of {len(names):,} characters are over the limit of {_BALANCED_CHARS_MAX:,}")
-        load = Load(*(number_in(attributes, name, high=LOAD_MAX) for name in ("$input", "$output", "$delay_s")))
+        load = Load(**{each.key: number_in(attributes, f"${each.key}", high=LOAD_MAX) for each in BALANCED})
         is_global = attributes.get("$scope") == "global"
         return cls(
             text_in(attributes, "$broker"),
@@ -100,11 +99,7 @@ def average(loads: Iterable[Load]) -> Load:
     """The load of a cluster: the mean over its edges."""
     every = list(loads)
     count = max(len(every), 1)
-    return Load(
-        sum(each.input for each in every) / count,
-        sum(each.output for each in every) / count,
-        sum(each.delay_s for each in every) / count,
-    )
+    return Load(**{each.key: sum(map(each.of, every)) / count for each in BALANCED})
 
 
 def number_in(attributes: Mapping[str, object], name: str, *, high: float) -> float:

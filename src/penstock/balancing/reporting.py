@@ -6,19 +6,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import convert
+from msgspec.structs import replace
+
 from penstock.balancing.estimators import accuracy
 from penstock.balancing.mediation import LoadSession
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.offload import Offload
 from penstock.balancing.ports import Note
+from penstock.model.metrics import METRICS, Metric
+from penstock.protocol.status import BalancingStatus, CardStatus, DecisionStatus, SessionStatus
 
 __all__ = [
     "Estimate",
-    "decision_figures",
     "decision_notes",
-    "load_figures",
+    "decision_status",
     "mean_accuracy",
-    "session_figures",
+    "session_status",
+    "with_load",
 ]
 
 _CARDS_NOTED: Final = 20
@@ -38,40 +43,34 @@ class Estimate:
     """When subscribers were chosen, or the last of them had arrived."""
 
 
-def load_figures(load: Load) -> dict[str, float]:
-    """A load, rounded for display."""
-    return {
-        "input": round(load.input, 4),
-        "output": round(load.output, 4),
-        "delay_s": round(load.delay_s, 6),
-        "cpu": round(load.cpu, 4),
-        "memory": round(load.memory, 4),
-    }
+def with_load(status: BalancingStatus, load: Load, metrics: Iterable[Metric] = METRICS) -> BalancingStatus:
+    """A status with a load, or some metrics of it, rounded for display."""
+    return replace(status, **{each.key: round(each.of(load), each.digits) for each in metrics})
 
 
-def session_figures(session: LoadSession) -> dict[str, object]:
+def session_status(session: LoadSession) -> SessionStatus:
     """The progress of a session."""
-    return {
-        "number": session.number,
-        "partner": session.partner,
-        "phase": session.phase.value,
-        "total": session.total,
-        "arrived": session.arrived,
-    }
+    return SessionStatus(
+        number=session.number,
+        partner=session.partner,
+        phase=session.phase.value,
+        total=session.total,
+        arrived=session.arrived,
+    )
 
 
-def decision_figures(session: LoadSession, work: Offload) -> dict[str, object]:
+def decision_status(session: LoadSession, work: Offload) -> DecisionStatus:
     """A session's decision for the status, with the first report cards."""
     assert session.action is not None
-    return {
-        "session": session.number,
-        "partner": session.partner,
-        "metric": session.action.metric.value,
-        "difference": round(session.action.difference, 4),
-        "overload": session.action.is_overload,
-        "moved": work.moved,
-        "cards": [each.fields() for each in work.cards[:_CARDS_NOTED]],
-    }
+    return DecisionStatus(
+        session=session.number,
+        partner=session.partner,
+        metric=session.action.metric.name,
+        difference=round(session.action.difference, 4),
+        overload=session.action.is_overload,
+        moved=work.moved,
+        cards=[convert(each.fields(), CardStatus) for each in work.cards[:_CARDS_NOTED]],
+    )
 
 
 def decision_notes(session: LoadSession, work: Offload) -> list[Note]:
@@ -80,7 +79,7 @@ def decision_notes(session: LoadSession, work: Offload) -> list[Note]:
     head: tuple[tuple[str, str | int], ...] = (
         ("session", session.number),
         ("partner", session.partner),
-        ("metric", session.action.metric.value),
+        ("metric", session.action.metric.name),
         ("difference", f"{session.action.difference:+.4f}"),
         ("moves", work.moved),
     )

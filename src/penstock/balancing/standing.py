@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from penstock.balancing.detection import Band, Triggers, band_of
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.settings import BalancingSettings
 from penstock.balancing.states import State, Stimulus, after
+from penstock.model.metrics import BALANCED
 
 __all__ = ["Standing"]
 
@@ -79,4 +80,4 @@ class Standing:
         if former is None:
             return False
         limit = self._settings.stabilize_share
-        return all(abs(self._triggers.difference(metric, load, former)) <= limit for metric in Metric)
+        return all(abs(self._triggers.difference(metric, load, former)) <= limit for metric in BALANCED)

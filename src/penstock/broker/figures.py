@@ -8,7 +8,13 @@ from typing import Any
 
 from penstock.broker.peers import PeerKind
 from penstock.broker.rooms import Rooms
-from penstock.protocol.status import BrokerStatus, CongestionStatus, GuaranteedStatus, MigrationStatus
+from penstock.protocol.status import (
+    BrokerStatus,
+    CongestionStatus,
+    GuaranteedStatus,
+    MigrationStatus,
+    TrackingStatus,
+)
 
 __all__ = ["Figures", "Sources"]
 
@@ -22,7 +28,7 @@ class Sources:
     refused: Callable[[], int]
     guaranteed: Callable[[], GuaranteedStatus]
     congestion: Callable[[], CongestionStatus]
-    tracking: Callable[[], dict[str, Any]]
+    tracking: Callable[[], TrackingStatus]
     migration: Callable[[], MigrationStatus]
     mechanisms: Callable[[], dict[str, dict[str, Any]]]
 

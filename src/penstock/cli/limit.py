@@ -16,6 +16,7 @@ from penstock.cli.console import FAILURE, console
 from penstock.live.config import load_overlay
 from penstock.live.overlay import Overlay
 from penstock.model.errors import MisuseError
+from penstock.protocol.status import LimitStatus
 
 __all__ = ["Alpha", "Beta", "Json", "Policy", "Rate", "Settings", "app", "changes_of", "current"]
 
@@ -148,19 +149,20 @@ def _show(answers: list[Answer], *, as_json: bool) -> None:
 
 
 def _row(answer: Answer) -> tuple[str, ...]:
-    limit = answer.told.get("limit", {})
-    estimate = f"{limit['estimate_bytes_s']:,} B/s" if limit else ""
-    return (
-        answer.name,
-        answer.result,
-        answer.reason or limit.get("policy", "none"),
-        str(limit.get("version", "")),
-        estimate,
-    )
+    limit = _limit(answer)
+    if limit is None:
+        return answer.name, answer.result, answer.reason or "none", "", ""
+    estimate = f"{limit.estimate_bytes_s:,} B/s"
+    return answer.name, answer.result, answer.reason or limit.policy, str(limit.version), estimate
 
 
 def _slowed(answers: list[Answer]) -> Iterator[tuple[str, ...]]:
     for answer in answers:
-        for each in answer.told.get("limit", {}).get("slowed", []):
-            quota = f"{each['quota_s']:,} {each['unit']}"
-            yield answer.name, each["publisher"], each["group"], quota, each["why"]
+        limit = _limit(answer)
+        for each in () if limit is None else limit.slowed:
+            yield answer.name, each.publisher, each.group, f"{each.quota_s:,} {each.unit}", each.why
+
+
+def _limit(answer: Answer) -> LimitStatus | None:
+    figures = answer.told.get("limit")
+    return msgspec.convert(figures, LimitStatus) if figures else None

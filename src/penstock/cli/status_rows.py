@@ -7,9 +7,12 @@ sessions, and who moved where and why.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
-from penstock.protocol.status import BrokerStatus
+from msgspec import UNSET, ValidationError
+
+from penstock.model.metrics import BALANCED, Metric
+from penstock.protocol.status import BalancingStatus, BrokerStatus, DecisionStatus
 
 __all__ = ["BALANCING", "RATES", "STREAMS", "balancing_rows", "outboxes", "rate_rows", "stream_rows"]
 
@@ -36,9 +39,7 @@ BALANCING: Final = {
     "role": "left",
     "cluster": "left",
     "state": "left",
-    "input": "right",
-    "output": "right",
-    "delay": "right",
+    **{each.name: "right" for each in BALANCED},
     "session": "left",
     "moved": "right",
     "last decision": "left",
@@ -76,36 +77,39 @@ def outboxes(told: BrokerStatus) -> str:
 def balancing_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
     """One row per broker that takes part in balancing."""
     for broker, told in statuses.items():
-        found = told.mechanisms.get("balancing")
-        if found is None:
-            continue
         try:
+            found = told.balancing
+        except ValidationError:
+            # A broker of another version may have figures of other types.
+            yield broker, "unreadable", *[""] * (len(BALANCING) - 2)
+            continue
+        if found is not None:
             yield broker, *_balancing_row(found)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-            # Figures of mechanisms have no type, and a broker of another version may have others.
-            yield broker, "unreadable", *[""] * 8
 
 
-def _balancing_row(found: Mapping[str, Any]) -> tuple[str, ...]:
-    session, counts = found.get("session"), found.get("counts", {})
+def _balancing_row(found: BalancingStatus) -> tuple[str, ...]:
+    session = found.session
     return (
-        found["role"],
-        found["cluster"],
-        found["state"],
-        f"{found['input']:.2f}",
-        f"{found['output']:.2f}",
-        f"{found['delay_s'] * 1000:,.2f}\u00a0ms",
-        f"{session['phase']} with {session['partner']}" if session else "",
-        f"{counts.get('migrations', 0):,}",
-        _decision(found.get("last") or {}),
+        found.role,
+        found.cluster,
+        found.state,
+        *(_value(each, each.of(found)) for each in BALANCED),
+        f"{session.phase} with {session.partner}" if session else "",
+        f"{found.counts.get('migrations', 0):,}",
+        "" if found.last is UNSET else _decision(found.last),
     )
 
 
-def _decision(last: Mapping[str, Any]) -> str:
+def _value(metric: Metric, value: float) -> str:
+    return f"{value:.2f}" if metric.is_ratio else f"{value * 1000:,.2f}\u00a0ms"
+
+
+def _decision(last: DecisionStatus) -> str:
     """The last decision: how many moved where, why, and the first report card."""
-    if not last:
+    if last.partner is UNSET:
         return ""
-    why = "overload" if last["overload"] else f"{last['metric']} {last['difference']:+.2f}"
-    cards = last["cards"]
-    first = f"; first {cards[0]['subscribers']} x {cards[0]['interest']}" if cards else ""
-    return f"{last['moved']:,} to {last['partner']} ({why}){first}"
+    why = "overload" if last.overload is True else f"{last.metric} {last.difference:+.2f}"
+    first = ""
+    if last.cards is not UNSET and last.cards:
+        first = f"; first {last.cards[0].subscribers} x {last.cards[0].interest}"
+    return f"{last.moved:,} to {last.partner} ({why}){first}"

@@ -11,6 +11,7 @@ from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Par
 from penstock.cli.console import FAILURE, console
 from penstock.cli.status import Asked, ask_all, targets
 from penstock.live.loop import run
+from penstock.protocol.status import TokenStatus
 
 __all__ = ["app", "rows"]
 
@@ -61,8 +62,7 @@ def status(
     """Show where the token is, its time constants and load, and what each broker has counted."""
     answers = run(ask_all(list(targets(target, Party(token, name, ca, certificate, key)))))
     if as_json:
-        told = [{"name": each.name, "token": _figures(each), "problem": each.problem} for each in answers]
-        console.json(told)
+        console.json([{"name": each.name, "token": _figures(each), "problem": each.problem} for each in answers])
     else:
         _show(answers)
     if any(each.status is None for each in answers):
@@ -72,15 +72,15 @@ def status(
 def rows(answers: Sequence[Asked]) -> Iterator[tuple[str, ...]]:
     """One row per broker, also for those that know of no token."""
     for each in answers:
-        found = _figures(each)
-        if not found:
+        found = _status(each)
+        if found is None:
             yield (each.name, "none" if each.status is not None else "?", *[""] * (len(_COLUMNS) - 2))
             continue
-        where = "operates" if found["operating"] else "holds it" if found["holding"] else ""
-        times = (f"{found[key] / 1000:g} s" for key in ("op_ms", "min_ms", "max_ms"))
-        counts = (f"{found[key]:,}" for key in _COUNTS)
-        load = f"{found['k_load']:.2f}" + (" !" if found["overloaded"] else "")
-        yield each.name, where, f"{found['members']:,}", load, *times, *counts, str(found["fence"])
+        where = "operates" if found.operating else "holds it" if found.holding else ""
+        times = (f"{time_ms / 1000:g} s" for time_ms in (found.op_ms, found.min_ms, found.max_ms))
+        counts = (f"{getattr(found, name):,}" for name in _COUNTS)
+        load = f"{found.k_load:.2f}" + (" !" if found.overloaded else "")
+        yield each.name, where, f"{found.members:,}", load, *times, *counts, found.fence
 
 
 def _show(answers: Sequence[Asked]) -> None:
@@ -88,12 +88,19 @@ def _show(answers: Sequence[Asked]) -> None:
     for each in answers:
         if each.problem:
             console.note(f"{each.name or each.url}: {each.problem}")
-        found = _figures(each)
-        if found and found["overloaded"]:
-            console.note(f"{each.name}: overloaded, {found['members']} brokers want more than there is time for")
-        for peer, error_ms in found.get("clock_faults", {}).items():
+        found = _status(each)
+        if found is None:
+            continue
+        if found.overloaded:
+            console.note(f"{each.name}: overloaded, {found.members} brokers want more than there is time for")
+        for peer, error_ms in found.clock_faults.items():
             console.note(f"{each.name}: the clock of {peer} differs by {error_ms:,} ms")
 
 
 def _figures(asked: Asked) -> Mapping[str, Any]:
+    """The figures as the broker reported them, with those that only its version has."""
     return {} if asked.status is None else asked.status.mechanisms.get("token", {})
+
+
+def _status(asked: Asked) -> TokenStatus | None:
+    return None if asked.status is None else asked.status.token

@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec import UNSET
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from penstock.model.metrics import METRICS
 from penstock.protocol.status import BrokerStatus, FlowStatus, RateStatus
 
 __all__ = ["balancing_metrics", "congestion_metrics", "token_metrics"]
 
-_BALANCING_GAUGES: Final = {
-    "input": ("penstock_balancing_input_ratio", "Input utilisation: rate of publications times matching delay."),
-    "output": ("penstock_balancing_output_ratio", "Output utilisation: bytes to clients over output bandwidth."),
-    "delay_s": ("penstock_balancing_matching_delay_seconds", "Average matching delay of a publication."),
-    "cpu": ("penstock_balancing_cpu_ratio", "CPU utilisation of the broker."),
-    "memory": ("penstock_balancing_memory_ratio", "Memory utilisation of the broker."),
-}
 _BALANCING_COUNTERS: Final = {
     "sessions": ("penstock_balancing_sessions", "Sessions in which this broker offloaded."),
     "fruitless": ("penstock_balancing_fruitless_sessions", "Sessions in which nobody could be moved."),
@@ -70,32 +65,32 @@ _STREAM_GAUGES: Final = {
 
 def balancing_metrics(broker: BrokerStatus) -> Iterator[Metric]:
     """The balancing metrics in a broker's status; none if it does not balance itself."""
-    found = broker.mechanisms.get("balancing")
+    found = broker.balancing
     if found is None:
         return
-    for key, (name, text) in _BALANCING_GAUGES.items():
-        if key in found:
-            yield GaugeMetricFamily(name, text, value=found[key])
+    for each in METRICS:
+        if each.of(found) is not UNSET:
+            yield GaugeMetricFamily(each.series, each.help, value=each.of(found))
     state = GaugeMetricFamily("penstock_balancing_state", "1 for the state it is in.", labels=["state"])
-    for each in _BALANCING_STATES:
-        state.add_metric([each], int(found["state"] == each))
+    for name in _BALANCING_STATES:
+        state.add_metric([name], int(found.state == name))
     yield state
     for key, (name, text) in _BALANCING_COUNTERS.items():
-        if key in found["counts"]:
-            yield CounterMetricFamily(name, text, value=found["counts"][key])
+        if key in found.counts:
+            yield CounterMetricFamily(name, text, value=found.counts[key])
 
 
 def token_metrics(broker: BrokerStatus) -> Iterator[Metric]:
     """The token metrics in a broker's status; none if there is no token."""
-    found = broker.mechanisms.get("token", {})
-    if "k_load" not in found:
+    found = broker.token
+    if found is None:
         return
     for key, (name, text, scale) in _TOKEN_GAUGES.items():
-        yield GaugeMetricFamily(name, text, value=found[key] * scale)
+        yield GaugeMetricFamily(name, text, value=getattr(found, key) * scale)
     for key, (name, text) in _TOKEN_COUNTERS.items():
-        yield CounterMetricFamily(name, text, value=found[key])
+        yield CounterMetricFamily(name, text, value=getattr(found, key))
     yield GaugeMetricFamily(
-        "penstock_token_clock_faults", "Brokers whose clock differs by too much.", value=len(found["clock_faults"])
+        "penstock_token_clock_faults", "Brokers whose clock differs by too much.", value=len(found.clock_faults)
     )
 
 

@@ -1,30 +1,43 @@
 """A broker's status, for clients that ask and for its operator: one schema from the broker to the command line.
 
 It travels as JSON in a ``StatusReply``. Everything but the broker's name has a default, so that a client understands
-brokers that report less; it ignores whatever a newer broker adds. Each mechanism defines the shape of its own status.
+brokers that report less; it ignores whatever a newer broker adds. A field that is ``UNSET`` is absent from the JSON.
+
+The figures of mechanisms are under ``mechanisms``, by name, as they travel. Callers may give a broker mechanisms of
+their own, with figures of any shape. For those of every broker there are structs: ``balancing``, ``token``, ``limit``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, convert, field
 
 from penstock.protocol.control import Count
 
 __all__ = [
+    "BalancingStatus",
     "BrokerStatus",
+    "CardStatus",
     "CongestionStatus",
+    "DecisionStatus",
     "DrainStatus",
     "DurableStatus",
     "FilterStatus",
     "FlowStatus",
     "GuaranteedStatus",
+    "LimitStatus",
     "MigrationStatus",
     "PubendStatus",
     "RateStatus",
+    "SessionStatus",
+    "SlowedStatus",
     "StreamStatus",
+    "TokenStatus",
+    "TrackingStatus",
 ]
+
+_Kind = TypeVar("_Kind")
 
 
 class FilterStatus(Struct):
@@ -136,6 +149,147 @@ class MigrationStatus(Struct):
     drain: DrainStatus = field(default_factory=DrainStatus)
 
 
+class TrackingStatus(Struct):
+    """What a broker records of the messages it had; with the strategy ``null`` it records nothing."""
+
+    strategy: str = ""
+    recorded: dict[str, int] | UnsetType = UNSET
+    """Records, by phase: publish, route, deliver."""
+    histories: int | UnsetType = UNSET
+    memory_bytes: int | UnsetType = UNSET
+    filters_kept: int | UnsetType = UNSET
+    waiting_bytes: int | UnsetType = UNSET
+    """Records that wait for a commit."""
+    values: int | UnsetType = UNSET
+    """Values written to the store."""
+    bytes: int | UnsetType = UNSET
+    """Bytes written to the store."""
+    filters_dropped: int | UnsetType = UNSET
+    attachments: int = 0
+    aliases: int = 0
+    damaged: int = 0
+
+
+class SessionStatus(Struct):
+    """A session of balancing under way; the heads of clusters count no subscribers."""
+
+    number: int | UnsetType = UNSET
+    partner: str = ""
+    phase: str = ""
+    total: int | UnsetType = UNSET
+    """Subscribers that move."""
+    arrived: int | UnsetType = UNSET
+
+
+class CardStatus(Struct):
+    """A report card: why some subscribers of one interest were chosen to move."""
+
+    interest: str = ""
+    subscribers: int = 0
+    difference: str = ""
+    """The difference left in the metric being balanced."""
+    covered: str = ""
+    reduces_msg_s: str = ""
+    output_bytes_s: int = 0
+
+
+class DecisionStatus(Struct):
+    """Who was chosen to move, and why; without any fields before the first decision."""
+
+    session: int | UnsetType = UNSET
+    partner: str | UnsetType = UNSET
+    metric: str | UnsetType = UNSET
+    difference: float | UnsetType = UNSET
+    overload: bool | UnsetType = UNSET
+    """Whether the aim was relief from overload."""
+    moved: int | UnsetType = UNSET
+    cards: list[CardStatus] | UnsetType = UNSET
+    """The first report cards."""
+
+
+class BalancingStatus(Struct):
+    """The load of an edge broker, or the mean load of a cluster at its head, and what is done to balance it."""
+
+    role: str = ""
+    cluster: str = ""
+    state: str = ""
+    input: float = 0.0
+    output: float = 0.0
+    delay_s: float = 0.0
+    cpu: float | UnsetType = UNSET
+    """Like memory, known of edges only."""
+    memory: float | UnsetType = UNSET
+    peers: int | UnsetType = UNSET
+    """At an edge: the edges it may balance with."""
+    edges: int | UnsetType = UNSET
+    """At a head: the edges of its cluster."""
+    heads: int | UnsetType = UNSET
+    """At a head: the heads of other clusters."""
+    session: SessionStatus | None = None
+    last: DecisionStatus | UnsetType = UNSET
+    """At an edge: its last decision."""
+    accuracy: dict[str, float | None] | UnsetType = UNSET
+    """At an edge: how accurate its estimates were, by metric."""
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class TokenStatus(Struct):
+    """One member of the group that a token wanders through."""
+
+    variant: str = ""
+    members: int = 0
+    op_ms: int = 0
+    skip_ms: int = 0
+    min_ms: int = 0
+    max_ms: int = 0
+    gen_ms: int = 0
+    k_load: float = 0.0
+    """The share of the least interval that one round of operations takes."""
+    overloaded: bool = False
+    holding: bool = False
+    operating: bool = False
+    operated_ms: int = 0
+    fence: str = ""
+    clock_faults: dict[str, int] = field(default_factory=dict)
+    """By member, how far its clock is off, in ms."""
+    operations: int = 0
+    skips: int = 0
+    discards: int = 0
+    regenerations: int = 0
+    handovers: int = 0
+    unanswered: int = 0
+    overlaps: int = 0
+    overruns: int = 0
+    malformed: int | UnsetType = UNSET
+    """Messages that could not be read; counted by brokers only."""
+
+
+class SlowedStatus(Struct):
+    """A publisher that is slowed down in one group, to keep the limit."""
+
+    publisher: str = ""
+    group: str = ""
+    unit: str = ""
+    quota_s: float = 0.0
+    why: str = ""
+
+
+class LimitStatus(Struct):
+    """The limit on all that is published, as one broker enforces it."""
+
+    policy: str = ""
+    version: int = 0
+    author: str = ""
+    estimate_bytes_s: int = 0
+    estimate_packets_s: float = 0.0
+    slowed_channels: int = 0
+    slowed: list[SlowedStatus] = field(default_factory=list)
+    reports_sent: int = 0
+    reports_heard: int = 0
+    malformed: int = 0
+    held: int = 0
+
+
 class BrokerStatus(Struct):
     """The status of one broker."""
 
@@ -159,6 +313,27 @@ class BrokerStatus(Struct):
     refused: int = 0
     guaranteed: GuaranteedStatus = field(default_factory=GuaranteedStatus)
     congestion: CongestionStatus = field(default_factory=CongestionStatus)
-    tracking: dict[str, Any] = field(default_factory=dict)
+    tracking: TrackingStatus = field(default_factory=TrackingStatus)
     migration: MigrationStatus = field(default_factory=MigrationStatus)
     mechanisms: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By name, the figures of each mechanism that has any."""
+
+    @property
+    def balancing(self) -> BalancingStatus | None:
+        """The status of balancing; None if the broker takes no part in it."""
+        return self._of_mechanism("balancing", BalancingStatus)
+
+    @property
+    def token(self) -> TokenStatus | None:
+        """The status of the wandering token; None if there is none."""
+        return self._of_mechanism("token", TokenStatus)
+
+    @property
+    def limit(self) -> LimitStatus | None:
+        """The status of the limit on what is published; None if there is none."""
+        return self._of_mechanism("ajil", LimitStatus)
+
+    def _of_mechanism(self, name: str, kind: type[_Kind]) -> _Kind | None:
+        """A mechanism's figures as a struct; raises ``msgspec.ValidationError`` if a figure is of another type."""
+        figures = self.mechanisms.get(name)
+        return None if figures is None else convert(figures, kind)

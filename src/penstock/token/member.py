@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from penstock.model.ports import Rng
+from penstock.protocol.status import TokenStatus
 from penstock.token.clocks import ClockWatch
 from penstock.token.handshake import Handed, Handshake
 from penstock.token.members import View
@@ -101,26 +104,26 @@ class Member:
         """Δop · N / Δmin: above 1 the group is overloaded."""
         return self.constants.k_load(self.view.size)
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> TokenStatus:
         """Figures for the operator."""
         constants, walker = self.constants, self._walker
-        return {
-            "variant": constants.variant,
-            "members": self.view.size,
-            "op_ms": constants.op_ms,
-            "skip_ms": constants.skip_ms,
-            "min_ms": constants.min_ms,
-            "max_ms": constants.max_ms,
-            "gen_ms": int(walker.gen_ms),
-            "k_load": round(self.k_load, 3),
-            "overloaded": self.k_load > 1.0,
-            "holding": self.holds,
-            "operating": self._operating,
-            "operated_ms": walker.executed_ms or 0,
-            "fence": "" if walker.owner is None else str(walker.owner.fence),
-            "clock_faults": self._clocks.faults,
-            **self.counts,
-        }
+        status = TokenStatus(
+            variant=constants.variant,
+            members=self.view.size,
+            op_ms=constants.op_ms,
+            skip_ms=constants.skip_ms,
+            min_ms=constants.min_ms,
+            max_ms=constants.max_ms,
+            gen_ms=int(walker.gen_ms),
+            k_load=round(self.k_load, 3),
+            overloaded=self.k_load > 1.0,
+            holding=self.holds,
+            operating=self._operating,
+            operated_ms=walker.executed_ms or 0,
+            fence="" if walker.owner is None else str(walker.owner.fence),
+            clock_faults=self._clocks.faults,
+        )
+        return replace(status, **self.counts)
 
     def check_invariants(self) -> None:
         """Fails if the parts contradict each other."""

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from penstock.protocol.status import TrackingStatus
 from penstock.tracking.catalogue import Catalogue
 from penstock.tracking.history import History
 from penstock.tracking.keys import HistoryKey, Phase
@@ -341,17 +342,19 @@ class Recorder:
         waiting = self._outgoing.get(name) or next(iter(reversed(self._on_their_way.get(name, []))), None)
         return None if waiting is None else waiting.value
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> TrackingStatus:
         """Figures for the operator."""
-        return {
-            "strategy": self.kind,
-            "recorded": {str(phase): count for phase, count in self._recorded.items()},
-            "histories": len(self._histories),
-            "memory_bytes": sum(each.size_bytes for each in self._histories.values()),
-            "filters_kept": len(self.catalogue),
-            "waiting_bytes": self._waiting_bytes,
-            **self._written,
-        }
+        return TrackingStatus(
+            strategy=self.kind,
+            recorded={str(phase): count for phase, count in self._recorded.items()},
+            histories=len(self._histories),
+            memory_bytes=sum(each.size_bytes for each in self._histories.values()),
+            filters_kept=len(self.catalogue),
+            waiting_bytes=self._waiting_bytes,
+            values=self._written["values"],
+            bytes=self._written["bytes"],
+            filters_dropped=self._written["filters_dropped"],
+        )
 
     def check_invariants(self) -> None:
         """Fails if a bound is exceeded or a count is wrong."""

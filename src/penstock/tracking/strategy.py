@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from penstock.protocol.status import TrackingStatus
 from penstock.tracking.bloom import BloomFilter
 from penstock.tracking.exact import ExactRecords
 from penstock.tracking.keys import HistoryKey, Phase
@@ -83,7 +84,7 @@ class Tracking(Protocol):
     def waiting_value(self, name: str) -> bytes | None:
         """A value handed out but not confirmed as durable: the store may not have it yet."""
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> TrackingStatus:
         """Figures for the operator."""
 
 
@@ -137,9 +138,9 @@ class NullTracking:
         """Always None."""
         return None
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> TrackingStatus:
         """Only the name of the strategy."""
-        return {"strategy": self.kind}
+        return TrackingStatus(strategy=self.kind)
 
 
 def delivery_key(origin: int, subscriber: int) -> HistoryKey:

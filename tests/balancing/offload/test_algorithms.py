@@ -8,10 +8,10 @@ import pytest
 
 from balancing.offload.test_instance import BYTES_S, IDLE, work_of
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import Metric
 from penstock.balancing.offload.algorithms import offload_input, offload_match, offload_output
 from penstock.balancing.offload.coverage import Coverage
 from penstock.balancing.offload.instance import Interest, Offload
+from penstock.model.metrics import DELAY, INPUT, OUTPUT
 from penstock.selectors.selector import Selector
 
 INPUT_HOST = Figures(10.0, 10, 100.0, 10_000.0, 0.0, 0.008)
@@ -33,7 +33,7 @@ def test_members_of_the_covering_set_move_first() -> None:
     coverage = coverage_of("a = 1", "a = 1 AND b > 5")
     offload_input(work, coverage)
     assert next(iter(work.moves)) == 0
-    assert work.difference(Metric.INPUT) < 0.8
+    assert work.difference(INPUT) < 0.8
 
 
 def test_what_a_member_covered_follows_it() -> None:
@@ -69,13 +69,13 @@ def everything(count: int, others: int, *, slope: float = 0.0004) -> tuple[Offlo
 
 def test_where_members_would_drive_outputs_apart_those_of_no_traffic_move_instead() -> None:
     work, coverage = everything(2, 30)
-    assert work.difference(Metric.INPUT) == pytest.approx(0.16)
-    assert work.difference(Metric.OUTPUT) == pytest.approx(-0.11), "the partner is above already"
+    assert work.difference(INPUT) == pytest.approx(0.16)
+    assert work.difference(OUTPUT) == pytest.approx(-0.11), "the partner is above already"
     offload_input(work, coverage)
     assert 0 not in work.moves
     assert work.moved == 20
-    assert work.difference(Metric.INPUT) == pytest.approx(0.0)
-    assert work.difference(Metric.OUTPUT) == pytest.approx(-0.11)
+    assert work.difference(INPUT) == pytest.approx(0.0)
+    assert work.difference(OUTPUT) == pytest.approx(-0.11)
 
 
 def test_those_that_would_add_to_the_input_of_the_partner_stay() -> None:
@@ -100,7 +100,7 @@ def test_those_of_least_traffic_move_first() -> None:
     offload_match(work, uncovered(work))
     # Half of the hundred balances a partner without any; the last ones move in part.
     assert list(work.moves.items()) == [(1, 20), (2, 30)]
-    assert work.difference(Metric.DELAY) == pytest.approx(0.0, abs=0.005)
+    assert work.difference(DELAY) == pytest.approx(0.0, abs=0.005)
 
 
 def test_of_equal_traffic_those_move_first_that_add_less_at_the_partner() -> None:
@@ -132,7 +132,7 @@ def test_relief_is_free_to_drive_input_apart_only_until_the_overload_is_over() -
     assert work.host.input == pytest.approx(0.96)
     offload_match(work, uncovered(work))
     assert work.moved == 35
-    assert -0.075 <= work.difference(Metric.INPUT) < 0, "by half of the trigger, and no more"
+    assert -0.075 <= work.difference(INPUT) < 0, "by half of the trigger, and no more"
 
 
 def test_a_step_does_not_turn_the_order_of_another_metric() -> None:
@@ -140,10 +140,10 @@ def test_a_step_does_not_turn_the_order_of_another_metric() -> None:
     above = Figures(20.0, 100, 0.0, BYTES_S, 0.0, 0.0002)
     below = Figures(28.0, 50, 0.0, BYTES_S, 0.0, 0.0002)
     work = work_of([1] * 100, ["0000000000"] * 100, above, below)
-    assert work.difference(Metric.INPUT) == pytest.approx(0.12)
+    assert work.difference(INPUT) == pytest.approx(0.12)
     offload_match(work, uncovered(work))
     assert work.moves
-    assert work.difference(Metric.INPUT) >= -0.05, "not as far below as it was above"
+    assert work.difference(INPUT) >= -0.05, "not as far below as it was above"
 
 
 def test_nothing_moves_without_anybody_to_move() -> None:
@@ -186,7 +186,7 @@ def test_what_the_partner_does_not_cover_stays_if_it_would_call_for_the_input_al
     work = work_with([3, 5], ["0000000111", "1111110000"], css="0000000111")
     offload_output(work, covered_by("a = 1", *OUTPUT_TEXTS[:2]))
     assert set(work.moves) == {0}, "one of the second would drive input apart by 0.06 and more"
-    assert work.difference(Metric.OUTPUT) > 0.1
+    assert work.difference(OUTPUT) > 0.1
 
 
 def test_what_the_partner_does_not_cover_follows_while_our_input_is_higher() -> None:
@@ -210,10 +210,10 @@ def test_output_overload_is_relieved_whatever_input_says() -> None:
 def test_output_is_balanced_where_matching_takes_no_time() -> None:
     work = work_with([32], ["0001110000"], slope=1e-9)
     work.partner = replace(work.partner, delay_slope_s=1e-9)
-    assert abs(work.difference(Metric.INPUT)) < work.settings.balance_threshold, "input is balanced, and always will be"
+    assert abs(work.difference(INPUT)) < work.settings.balance_threshold, "input is balanced, and always will be"
     offload_output(work, covered_by("", OUTPUT_TEXTS[0]))
-    assert abs(work.difference(Metric.OUTPUT)) <= 0.03, "a subscriber is 0.03"
-    assert abs(work.difference(Metric.INPUT)) < work.settings.balance_threshold
+    assert abs(work.difference(OUTPUT)) <= 0.03, "a subscriber is 0.03"
+    assert abs(work.difference(INPUT)) < work.settings.balance_threshold
 
 
 def test_a_move_that_covers_more_leads_back_to_the_first_phase() -> None:

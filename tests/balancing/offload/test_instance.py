@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from penstock.balancing.detection import Triggers
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import Metric
 from penstock.balancing.offload.instance import Guard, Interest, Offload, Profile
 from penstock.balancing.press import Press
 from penstock.balancing.settings import BalancingSettings
+from penstock.model.metrics import BALANCED, DELAY, INPUT, OUTPUT, Metric
 
 SETTINGS = BalancingSettings()
 BYTES_S = 100_000.0
@@ -39,7 +39,7 @@ def work_of(
 def test_so_many_move_that_the_metric_is_balanced() -> None:
     host = Figures(10.0, 100, 10_000.0, BYTES_S, 0.0, 0.0002)
     work = work_of([100], ["1000000000"], host, IDLE)
-    counts, differences = work.counts(Metric.DELAY)
+    counts, differences = work.counts(DELAY)
     assert counts.tolist() == [50]
     assert differences[0] == pytest.approx(0.0)
 
@@ -49,20 +49,20 @@ def test_no_more_move_than_the_partner_can_bear() -> None:
     weak = Figures(0.0, 0, 0.0, 1000.0, 0.0, 0.0002)
     # Each of the subscribers takes 9 of 10 messages of 100 bytes: 900 bytes a second, the limit of the partner.
     work = work_of([100], ["0111111111"], host, weak)
-    assert work.counts(Metric.DELAY)[0].tolist() == [1]
+    assert work.counts(DELAY)[0].tolist() == [1]
     work.take(0, 1, 0.0, is_covered=False)
     assert work.partner.output == pytest.approx(0.9)
-    assert work.counts(Metric.DELAY)[0].tolist() == [0]
+    assert work.counts(DELAY)[0].tolist() == [0]
 
 
 def test_memory_and_cpu_of_the_partner_are_bounds_too() -> None:
     host = Figures(10.0, 100, 20_000.0, BYTES_S, 0.0, 0.0002)
     full = Figures(0.0, 0, 0.0, BYTES_S, 0.0, 0.0002, 0.0, 0.85, 0.01)
-    assert work_of([100], ["0000000000"], host, full).counts(Metric.DELAY)[0].tolist() == [5]
+    assert work_of([100], ["0000000000"], host, full).counts(DELAY)[0].tolist() == [5]
     busy = Figures(0.0, 0, 0.0, BYTES_S, 0.0, 0.0002, 0.89, 0.0)
     # One message a second and 0.2 ms for each subscription: one per cent of CPU is fifty of them.
-    assert work_of([100], ["0000000001"], host, busy).counts(Metric.DELAY)[0].tolist() == [50]
-    assert work_of([100], ["0000000011"], host, busy).counts(Metric.DELAY)[0].tolist() == [25]
+    assert work_of([100], ["0000000001"], host, busy).counts(DELAY)[0].tolist() == [50]
+    assert work_of([100], ["0000000011"], host, busy).counts(DELAY)[0].tolist() == [25]
 
 
 def test_a_move_updates_both_estimates_and_the_covering_set() -> None:
@@ -101,9 +101,9 @@ def test_moves_are_bounded() -> None:
     few = BalancingSettings(moves_max=3)
     work = work_of([100], ["0000000000"], host, IDLE)
     bounded = Offload(work.profile, host, IDLE, few, work.triggers)
-    assert bounded.counts(Metric.DELAY)[0].tolist() == [3]
+    assert bounded.counts(DELAY)[0].tolist() == [3]
     bounded.take(0, 3, 0.1, is_covered=False)
-    assert bounded.is_done(Metric.DELAY)
+    assert bounded.is_done(DELAY)
 
 
 def test_relief_takes_as_many_as_it_needs_and_no_more_than_the_partner_bears() -> None:
@@ -116,12 +116,12 @@ def test_relief_takes_as_many_as_it_needs_and_no_more_than_the_partner_bears() -
 
 
 GUARD = Guard(0.5, Triggers(0.1, 0.1, 0.1))
-ALL = list(Metric)
+ALL = BALANCED
 APART = st.fixed_dictionaries({metric: st.floats(-1, 1) for metric in ALL})
 
 
 def apart(own: float, output: float = 0.0, delay: float = 0.0) -> dict[Metric, float]:
-    return {Metric.INPUT: own, Metric.OUTPUT: output, Metric.DELAY: delay}
+    return {INPUT: own, OUTPUT: output, DELAY: delay}
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def apart(own: float, output: float = 0.0, delay: float = 0.0) -> dict[Metric, f
 def test_what_a_step_may_do_to_others(
     before: dict[Metric, float], after: dict[Metric, float], *, expected: bool
 ) -> None:
-    assert bool(GUARD.allows(Metric.INPUT, before, after)) is expected
+    assert bool(GUARD.allows(INPUT, before, after)) is expected
 
 
 def test_many_cases_at_once_are_as_each_of_them() -> None:
-    after = {Metric.INPUT: np.array([0.19, 0.18]), Metric.OUTPUT: np.array([-0.06, -0.06]), Metric.DELAY: np.zeros(2)}
-    assert GUARD.allows(Metric.INPUT, apart(0.2), after).tolist() == [False, True]
+    after = {INPUT: np.array([0.19, 0.18]), OUTPUT: np.array([-0.06, -0.06]), DELAY: np.zeros(2)}
+    assert GUARD.allows(INPUT, apart(0.2), after).tolist() == [False, True]
 
 
 def test_the_potential_is_what_is_beyond_the_guards() -> None:

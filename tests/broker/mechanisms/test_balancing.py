@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from overlay import Overlay, TestClient
 from penstock.balancing.metrics import HostFigures
@@ -137,9 +138,12 @@ def test_an_edge_that_is_busier_tells_clients_to_move() -> None:
     migrate = next(each[0] for each in told if each)
     assert isinstance(migrate, f.Migrate)
     assert (migrate.broker, migrate.address) == ("e2", "e2")
-    status = overlay.brokers["e1"].status().mechanisms["balancing"]
-    assert status["last"]["partner"] == "e2"
-    assert status["session"]["phase"] == "moving"
+    status = overlay.brokers["e1"].status().balancing
+    assert status is not None
+    assert status.last is not UNSET
+    assert status.last.partner == "e2"
+    assert status.session is not None
+    assert status.session.phase == "moving"
     assert balancing_of(overlay, "e2").balancer.standing.state is State.BUSY
     events = [record.event for record in overlay.records]
     assert "balancing-offloads" in events

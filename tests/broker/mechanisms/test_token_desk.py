@@ -15,6 +15,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.mechanisms.token_desk import TokenDesk
 from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import PeerError
+from penstock.protocol.status import TokenStatus
 from penstock.sim.world import World
 from penstock.token.settings import PAPER, Plan
 
@@ -40,9 +41,9 @@ def chain(world: World, size: int, plan: Plan | None = PLAN, *, pubends: Sequenc
     return names
 
 
-def token_of(world: World, name: str) -> dict[str, object]:
-    found = world.brokers[name].core.status().mechanisms.get("token", {})
-    assert isinstance(found, dict)
+def token_of(world: World, name: str) -> TokenStatus:
+    found = world.brokers[name].core.status().token
+    assert found is not None
     return found
 
 
@@ -70,22 +71,22 @@ def test_without_a_plan_nothing_walks() -> None:
     chain(world, 2, None)
     world.run_for(100_000)
     assert operations(world) == []
-    assert token_of(world, "b0") == {}
+    assert world.brokers["b0"].core.status().token is None
 
 
 def test_constants_follow_the_number_of_brokers_that_can_be_reached() -> None:
     world = World(2)
     chain(world, 4)
     world.run_for(5_000)
-    assert token_of(world, "b0")["members"] == 4
-    assert token_of(world, "b0")["min_ms"] == 4_000
+    assert token_of(world, "b0").members == 4
+    assert token_of(world, "b0").min_ms == 4_000
     world.crash("b3")
     world.run_for(10_000)
-    assert [token_of(world, name)["members"] for name in ("b0", "b1", "b2")] == [3, 3, 3]
-    assert token_of(world, "b0")["min_ms"] == 3_000
+    assert [token_of(world, name).members for name in ("b0", "b1", "b2")] == [3, 3, 3]
+    assert token_of(world, "b0").min_ms == 3_000
     world.restart("b3")
     world.run_for(10_000)
-    assert token_of(world, "b3")["members"] == 4
+    assert token_of(world, "b3").members == 4
 
 
 def test_overload_is_reported_and_shown() -> None:
@@ -93,8 +94,8 @@ def test_overload_is_reported_and_shown() -> None:
     world = World(3, output=output)
     chain(world, 4, Plan(op_ms=1_000, min_ms=3_000))
     world.run_for(5_000)
-    assert token_of(world, "b0")["k_load"] == 1.333
-    assert token_of(world, "b0")["overloaded"] is True
+    assert token_of(world, "b0").k_load == 1.333
+    assert token_of(world, "b0").overloaded is True
     assert "token-overloaded members=4 load_percent=133" in output.getvalue()
 
 
@@ -107,9 +108,9 @@ def test_a_plan_may_change_appear_and_vanish_while_brokers_run() -> None:
             broker = world.brokers[name]
             broker.apply(replace(broker.settings, token=plan))
         world.run_for(20_000)
-        found = token_of(world, "b0")
-        assert found == {} if plan is None else found["op_ms"] == plan.op_ms
-    assert "paper" not in str(token_of(world, "b1"))
+        found = world.brokers["b0"].core.status().token
+        assert (found and found.op_ms) == (plan and plan.op_ms)
+    assert world.brokers["b1"].core.status().token is None
     before = len(operations(world))
     assert before > 0
     world.run_for(20_000)
@@ -124,9 +125,9 @@ def test_a_killed_holder_delays_the_next_operation_by_less_than_twice_the_larges
     for _ in range(4):
         # The two ends of the chain may be killed without cutting the others off.
         assert world.run_until(
-            lambda: any(token_of(world, name).get("holding") for name in (names[0], names[-1])), limit_ms=120_000
+            lambda: any(token_of(world, name).holding for name in (names[0], names[-1])), limit_ms=120_000
         )
-        holder = next(name for name in (names[0], names[-1]) if token_of(world, name)["holding"])
+        holder = next(name for name in (names[0], names[-1]) if token_of(world, name).holding)
         world.crash(holder)
         killed_ms = world.clock.now_us // 1_000
         assert world.run_until(lambda at=killed_ms: operations(world)[-1][0] > at, limit_ms=60_000)  # type: ignore[misc]
@@ -143,7 +144,7 @@ def test_what_an_operation_of_a_former_life_ends_is_nothing() -> None:
     core = world.brokers["b0"].core
     now_ms = world.clock.now_us // 1_000
     assert core.operated("1/other/1", now_ms=now_ms) == []
-    assert token_of(world, "b0")["operating"] is True
+    assert token_of(world, "b0").operating is True
 
 
 class Ends:
@@ -181,14 +182,18 @@ def test_a_letter_with_nonsense_in_it_is_its_senders_fault_and_counted() -> None
     desk = linked()
     answers = desk.on_message("b1", msgspec.msgpack.encode(["b0", "b1", 1, b"nonsense"]), now_ms=1)
     assert "malformed" in str(answers)
-    assert desk.status()["malformed"] == 1
+    status = desk.status()
+    assert status is not None
+    assert status.malformed == 1
 
 
 def test_a_letter_of_somebody_who_is_not_there_is_neither_read_nor_remembered() -> None:
     desk = linked()
     for sender in ("b9", "x" * 100_000):
         assert desk.on_message("b1", msgspec.msgpack.encode(["b0", sender, 1, b"nonsense"]), now_ms=1) == []
-    assert desk.status()["malformed"] == 0
+    status = desk.status()
+    assert status is not None
+    assert status.malformed == 0
 
 
 def test_a_letter_for_somebody_out_of_reach_is_dropped() -> None:

@@ -119,7 +119,7 @@ def test_what_was_delivered_in_the_turn_of_a_detachment_counts(desk: Desk) -> No
 def test_mechanisms_of_the_broker_are_no_receivers(desk: Desk) -> None:
     desk.tracker.notes.deliver([body(message(2))], [(1).to_bytes(4)], [-3])
     desk.turn()
-    recorded = desk.tracker.status()["recorded"]
+    recorded = desk.tracker.status().recorded
     assert isinstance(recorded, dict)
     assert recorded["deliver"] == 0
 
@@ -271,17 +271,23 @@ def test_damaged_records_are_counted(desk: Desk) -> None:
     desk.turn()
     damaged = {name: value[:-1] if name.startswith("filter/") else value for name, value in desk.kept.items()}
     later = Desk(damaged, now_ms=NOW_MS + 1_000)
-    assert later.tracker.status()["damaged"] == 1
+    assert later.tracker.status().damaged == 1
     assert later.answer(message(1)).published is Evidence.GAP
+
+
+def published(desk: Desk) -> int:
+    recorded = desk.tracker.status().recorded
+    assert isinstance(recorded, dict)
+    return recorded["publish"]
 
 
 def test_much_is_recorded_at_once_and_little_after_a_moment(desk: Desk) -> None:
     desk.tracker.notes.publish([body(message(1, number)) for number in range(_NOTES_MAX - 1)])
     desk.turn()
-    assert desk.tracker.tracking.status()["recorded"]["publish"] == 0  # type: ignore[index]
+    assert published(desk) == 0
     desk.tracker.notes.publish([body(message(1, _NOTES_MAX))])
     desk.turn()
-    assert desk.tracker.tracking.status()["recorded"]["publish"] == _NOTES_MAX  # type: ignore[index]
+    assert published(desk) == _NOTES_MAX
     assert desk.tracker.next_deadline() == NOW_MS + 1_000
 
 
@@ -290,7 +296,7 @@ def test_full_filters_wait_for_the_next_mark() -> None:
     desk.turn()
     desk.tracker.notes.publish([body(message(1, number)) for number in range(_NOTES_MAX)])
     assert desk.turn() == []
-    assert desk.tracker.tracking.status()["filters_kept"] == _NOTES_MAX // 128
+    assert desk.tracker.tracking.status().filters_kept == _NOTES_MAX // 128
     assert desk.answer(message(1, 5)).published is Evidence.YES
     desk.at(NOW_MS + 1_000)
     names = [name.partition("#")[0] for name in desk.turn()]

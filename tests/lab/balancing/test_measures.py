@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.reporting import Estimate
 from penstock.lab.balancing.measures import (
     accuracies,
@@ -18,6 +18,7 @@ from penstock.lab.balancing.measures import (
     within_share,
 )
 from penstock.lab.balancing.overlay import Sample
+from penstock.model.metrics import DELAY, INPUT
 
 
 def sample(at_s: float, low: float, high: float, *, messages: int = 0, control: int = 0) -> Sample:
@@ -26,9 +27,9 @@ def sample(at_s: float, low: float, high: float, *, messages: int = 0, control: 
 
 
 def test_spread_is_the_largest_difference() -> None:
-    assert spread([Load(0.1), Load(0.5), Load(0.3)], Metric.INPUT) == pytest.approx(0.4)
-    assert spread([Load(delay_s=0.01), Load(delay_s=0.03)], Metric.DELAY) == pytest.approx(0.2)
-    assert spreads_at([sample(1, 0.1, 0.2), sample(2, 0.1, 0.4)], 0, 5)[Metric.INPUT] == pytest.approx(0.2)
+    assert spread([Load(0.1), Load(0.5), Load(0.3)], INPUT) == pytest.approx(0.4)
+    assert spread([Load(delay_s=0.01), Load(delay_s=0.03)], DELAY) == pytest.approx(0.2)
+    assert spreads_at([sample(1, 0.1, 0.2), sample(2, 0.1, 0.4)], 0, 5)[INPUT] == pytest.approx(0.2)
 
 
 def test_converged_from_the_last_time_that_differences_were_large() -> None:
@@ -61,7 +62,7 @@ def test_delays_are_weighed_by_subscribers() -> None:
 def test_accuracy_of_estimates_made_late_enough() -> None:
     bad = Estimate(5, is_offloader=True, estimated=Load(1.0), actual=Load(0.1))
     good = Estimate(20, is_offloader=False, estimated=Load(0.45), actual=Load(0.5))
-    assert accuracies([bad, good], 10)[Metric.INPUT] == pytest.approx(0.9)
+    assert accuracies([bad, good], 10)[INPUT] == pytest.approx(0.9)
 
 
 def test_who_comes_back_with_no_change_in_between_oscillates() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.balancing.metrics import Metric
 from penstock.lab.balancing.scale import BALANCING_EDGES, BALANCING_THRESHOLD, Outcome, totals
 from penstock.lab.frame.experiment import run_experiment
+from penstock.model.metrics import INPUT
 
 
 def test_edges_are_compared(tmp_path: Path) -> None:
@@ -25,5 +25,5 @@ def test_triggers_are_compared(tmp_path: Path) -> None:
 
 
 def test_counts_are_summed_up_over_all_points() -> None:
-    one, other = (Outcome(1.0, {Metric.INPUT: 0.1}, {"lost": lost, "sessions": 2}) for lost in (0, 3))
+    one, other = (Outcome(1.0, {INPUT: 0.1}, {"lost": lost, "sessions": 2}) for lost in (0, 3))
     assert totals([one, other]) == {"lost": 3, "sessions": 4}

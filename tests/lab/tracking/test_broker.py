@@ -31,7 +31,7 @@ def test_settings_survive_the_command_line_and_a_change_of_port(tmp_path: Path) 
 def test_a_process_tracks_as_it_is_told() -> None:
     async def strategy(url: str) -> object:
         async with connect(url) as client:
-            return (await client.status()).tracking["strategy"]
+            return (await client.status()).tracking.strategy
 
     with DemoOverlay(PLAN, command=broker_command(TrackingSettings(strategy="exact"))) as overlay:
         assert asyncio.run(strategy(overlay.url("b1"))) == "exact"

@@ -235,7 +235,7 @@ def test_a_real_broker_gives_up_what_is_in_the_lake(tmp_path: Path) -> None:
             async def is_given_up() -> bool:
                 await node.ship()
                 tracking = node.status().broker.tracking
-                return bool(rows_of(tmp_path / "lake", "records")) and tracking["filters_kept"] == 0
+                return bool(rows_of(tmp_path / "lake", "records")) and tracking.filters_kept == 0
 
             while not await is_given_up():
                 await asyncio.sleep(0.02)

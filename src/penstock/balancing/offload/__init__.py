@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.balancing.metrics import Metric
 from penstock.balancing.offload.algorithms import offload_input, offload_match, offload_output
 from penstock.balancing.offload.coverage import Coverage
 from penstock.balancing.offload.instance import Interest, Offload, Profile
+from penstock.model.metrics import DELAY, INPUT, OUTPUT, Metric
 
 __all__ = ["ALGORITHMS", "Coverage", "Interest", "Offload", "Profile"]
 
 ALGORITHMS: Final[dict[Metric, Callable[[Offload, Coverage], None]]] = {
-    Metric.INPUT: offload_input,
-    Metric.DELAY: offload_match,
-    Metric.OUTPUT: offload_output,
+    INPUT: offload_input,
+    DELAY: offload_match,
+    OUTPUT: offload_output,
 }
 """The algorithm for each metric to balance."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.balancing.metrics import Metric
 from penstock.balancing.offload.coverage import Coverage
 from penstock.balancing.offload.instance import Offload
 from penstock.balancing.offload.prefixes import move_in_order
+from penstock.model.metrics import DELAY, INPUT, OUTPUT
 
 __all__ = ["offload_input", "offload_match", "offload_output"]
 
@@ -24,8 +24,8 @@ def offload_input(work: Offload, coverage: Coverage) -> None:
     subscriptions that add nothing to the partner's input follow, least traffic first.
     """
     _move_members(work, coverage)
-    if not work.is_done(Metric.INPUT):
-        move_in_order(work, coverage, Metric.INPUT, np.flatnonzero((work.left > 0) & (work.added() <= 0)))
+    if not work.is_done(INPUT):
+        move_in_order(work, coverage, INPUT, np.flatnonzero((work.left > 0) & (work.added() <= 0)))
 
 
 def offload_match(work: Offload, coverage: Coverage) -> None:
@@ -34,7 +34,7 @@ def offload_match(work: Offload, coverage: Coverage) -> None:
     Also relieves an overload of CPU, memory or input: then it continues until the broker is below the lower overload
     threshold.
     """
-    move_in_order(work, coverage, Metric.DELAY, np.flatnonzero(work.left > 0))
+    move_in_order(work, coverage, DELAY, np.flatnonzero(work.left > 0))
 
 
 def offload_output(work: Offload, coverage: Coverage) -> None:
@@ -56,8 +56,8 @@ def offload_output(work: Offload, coverage: Coverage) -> None:
 
 def _move_members(work: Offload, coverage: Coverage) -> None:
     chosen = np.zeros(len(work.left), np.bool_)
-    while not work.is_done(Metric.INPUT):
-        counts, differences = work.counts(Metric.INPUT)
+    while not work.is_done(INPUT):
+        counts, differences = work.counts(INPUT)
         candidates = np.flatnonzero((counts > 0) & coverage.members & ~chosen)
         if not len(candidates):
             return
@@ -71,8 +71,8 @@ def _move_members(work: Offload, coverage: Coverage) -> None:
 
 def _first_phase(work: Offload, coverage: Coverage) -> bool:
     """Moves interests the partner covers; returns whether there is more to do."""
-    while not work.is_done(Metric.OUTPUT):
-        counts, differences = work.counts(Metric.OUTPUT)
+    while not work.is_done(OUTPUT):
+        counts, differences = work.counts(OUTPUT)
         candidates = np.flatnonzero((counts > 0) & coverage.covered)
         if not len(candidates):
             return True
@@ -86,8 +86,8 @@ def _first_phase(work: Offload, coverage: Coverage) -> bool:
 
 def _second_phase(work: Offload, coverage: Coverage) -> bool:
     """Moves interests the partner does not cover; returns whether it then covers more of those left."""
-    while not work.is_done(Metric.OUTPUT):
-        counts, differences = work.counts(Metric.OUTPUT)
+    while not work.is_done(OUTPUT):
+        counts, differences = work.counts(OUTPUT)
         candidates = np.flatnonzero((counts > 0) & ~coverage.covered)
         if not len(candidates):
             return False

@@ -16,7 +16,7 @@ exemption ends with the overload.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,13 +26,13 @@ import numpy.typing as npt
 from penstock.balancing.cards import ReportCard
 from penstock.balancing.detection import Triggers
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import Metric
 from penstock.balancing.press import Press, Words
 from penstock.balancing.settings import BalancingSettings
+from penstock.model.metrics import BALANCED, DELAY, INPUT, OUTPUT, UTILISATIONS, Metric
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 
-__all__ = ["Differences", "Guard", "Interest", "Offload", "Profile"]
+__all__ = ["Differences", "Guard", "Interest", "Offload", "Profile", "is_above", "relieved_with"]
 
 Floats = npt.NDArray[np.float64]
 Differences = Mapping[Metric, Any]
@@ -130,10 +130,7 @@ class Offload:
 
     def is_host_overloaded(self, metric: Metric) -> bool:
         """Whether this broker is above the lower threshold on a resource the metric stands for."""
-        low, host = self.settings.lower_overload, self.host
-        if metric is Metric.OUTPUT:
-            return bool(host.output > low)
-        return bool(max(host.input, host.cpu, host.memory) > low)
+        return bool(is_above(self.host, relieved_with(metric), self.settings.lower_overload))
 
     @property
     def guard(self) -> Guard:
@@ -142,7 +139,7 @@ class Offload:
 
     def differences(self) -> dict[Metric, float]:
         """How far this broker is above the partner, in each metric."""
-        return {metric: self.difference(metric) for metric in Metric}
+        return {metric: self.difference(metric) for metric in BALANCED}
 
     def needs_relief(self, metric: Metric) -> bool:
         """Whether the aim is relief from overload, and the overload persists."""
@@ -203,15 +200,15 @@ class Offload:
         added, reduced, low = self.added(), self.reduced(), self.settings.lower_overload
         most = min(int(self.left[place]), int(self._cap(added)[place]), self.settings.moves_max - self.moved)
         if most <= 0:
-            return 0, self.difference(Metric.DELAY)
+            return 0, self.difference(DELAY)
         counts = np.arange(1, most + 1)
         leaves = (counts == self.left[place]) & ~self.stays[place]
         size, output = self.sizes[place] * counts, self.outputs[place] * counts
         host = self.host.changed(rate=-np.where(leaves, reduced[place], 0.0), subscriptions=-size, bytes_out=-output)
-        enough = np.flatnonzero((host.input <= low) & (host.cpu <= low) & (host.memory <= low))
+        enough = np.flatnonzero(~is_above(host, relieved_with(DELAY), low))
         chosen = int(enough[0]) if len(enough) else most - 1
         partner = self.partner.changed(rate=added[place], subscriptions=size, bytes_out=output)
-        differences = np.asarray(self._difference(Metric.DELAY, host, partner))
+        differences = np.asarray(self._difference(DELAY, host, partner))
         return int(counts[chosen]), float(differences[chosen])
 
     def take(self, place: int, count: int, difference: float, *, is_covered: bool) -> None:
@@ -258,7 +255,7 @@ class Offload:
 
     def _guarded(self, metric: Metric, added: Floats) -> list[Floats]:
         """How many subscribers of each interest may move before other metrics hit their limits, and how many freely."""
-        others = [other for other in Metric if other is not metric]
+        others = [other for other in BALANCED if other != metric]
         most = [-self.guard.limits(other, self.difference(other))[0] for other in others]
         found = [
             [self._ideal(other, added, beyond=each) for other, each in zip(others, beyond, strict=True)]
@@ -268,18 +265,10 @@ class Offload:
 
     def _ideal(self, metric: Metric, added: Floats, *, beyond: float = 0.0) -> Floats:
         """The fractional number of subscribers that puts the partner above by ``beyond``, if not all of them leave."""
-        host, partner, norm_s = self.host, self.partner, self.triggers.delay_norm_s
-        gap: Any
-        if metric is Metric.DELAY:
-            gap = (host.delay_s - partner.delay_s) / norm_s
-            effect = (host.delay_slope_s + partner.delay_slope_s) * self.sizes / norm_s
-        elif metric is Metric.OUTPUT:
-            gap = host.output - partner.output
-            effect = self.outputs * (1 / host.bandwidth + 1 / partner.bandwidth)
-        else:
-            rate = partner.rate_msg_s + added
-            gap = host.input - rate * partner.delay_s
-            effect = self.sizes * (host.rate_msg_s * host.delay_slope_s + rate * partner.delay_slope_s)
+        # The first subscriber to arrive brings the publications of its interest with it.
+        partner = self.partner.changed(rate=added)
+        gap = self._difference(metric, self.host, partner)
+        effect = _EFFECTS[metric](self, partner)
         with np.errstate(divide="ignore", invalid="ignore"):
             # Interests with no effect on a metric may move in any number, even where its difference is at the limit.
             ideal: Floats = np.where(effect > 0, (gap + beyond) / effect, 1e9)
@@ -287,14 +276,11 @@ class Offload:
 
     def apart(self, host: Figures, partner: Figures) -> dict[Metric, Any]:
         """How far one broker is above the other, in each metric."""
-        return {metric: self._difference(metric, host, partner) for metric in Metric}
+        return {metric: self._difference(metric, host, partner) for metric in BALANCED}
 
     def _difference(self, metric: Metric, host: Figures, partner: Figures) -> Floats | float:
-        if metric is Metric.INPUT:
-            return host.input - partner.input  # type: ignore[no-any-return]
-        if metric is Metric.OUTPUT:
-            return host.output - partner.output  # type: ignore[no-any-return]
-        return (host.delay_s - partner.delay_s) / self.triggers.delay_norm_s  # type: ignore[no-any-return]
+        apart: Floats | float = metric.of(host) - metric.of(partner)
+        return apart if metric.is_ratio else apart / self.triggers.delay_norm_s
 
 
 @dataclass(slots=True, frozen=True)
@@ -320,7 +306,7 @@ class Guard:
 
     def allows(self, metric: Metric, before: Differences, after: Differences) -> npt.NDArray[np.bool_]:
         """Whether a step that balances the metric may change the differences like this, case by case."""
-        others = [other for other in after if other is not metric]
+        others = [other for other in after if other != metric]
         gain = self.potential({metric: before[metric]}) - self.potential({metric: after[metric]})
         loss = sum(
             np.maximum(self.potential({other: after[other]}) - self.potential({other: before[other]}), 0.0)
@@ -331,6 +317,38 @@ class Guard:
             least, most = self.limits(other, before[other])
             sound &= (after[other] >= least - _ROUNDING) & (after[other] <= most + _ROUNDING)
         return sound
+
+
+def relieved_with(metric: Metric) -> list[Metric]:
+    """The utilisations that the same offload algorithm relieves as the metric."""
+    return [each for each in UTILISATIONS if each.relief == metric.relief]
+
+
+def is_above(figures: Figures, metrics: Iterable[Metric], limit: float) -> npt.NDArray[np.bool_]:
+    """Whether one of the metrics is above the limit, case by case."""
+    found: npt.NDArray[np.bool_] = np.logical_or.reduce([each.of(figures) > limit for each in metrics])
+    return found
+
+
+def _input_effect(work: Offload, partner: Figures) -> Any:
+    host = work.host
+    return work.sizes * (host.rate_msg_s * host.delay_slope_s + partner.rate_msg_s * partner.delay_slope_s)
+
+
+def _output_effect(work: Offload, partner: Figures) -> Any:
+    return work.outputs * (1 / work.host.bandwidth + 1 / partner.bandwidth)
+
+
+def _delay_effect(work: Offload, partner: Figures) -> Any:
+    return (work.host.delay_slope_s + partner.delay_slope_s) * work.sizes / work.triggers.delay_norm_s
+
+
+_EFFECTS: Final[dict[Metric, Callable[[Offload, Figures], Any]]] = {
+    INPUT: _input_effect,
+    OUTPUT: _output_effect,
+    DELAY: _delay_effect,
+}
+"""How far one subscriber of each interest, moved to this partner, narrows the difference of a metric."""
 
 
 def _with_line(figures: Figures, slope: float) -> Figures:

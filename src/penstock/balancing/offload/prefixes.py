@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from penstock.balancing.cards import ReportCard
 from penstock.balancing.estimators import Figures
-from penstock.balancing.metrics import Metric
 from penstock.balancing.offload.coverage import Coverage
-from penstock.balancing.offload.instance import Offload
+from penstock.balancing.offload.instance import Offload, is_above, relieved_with
+from penstock.model.metrics import DELAY, UTILISATIONS, Metric
 
 __all__ = ["move_in_order"]
 
@@ -74,12 +74,12 @@ def _prefixes(work: Offload, candidates: npt.NDArray[np.int64]) -> _Prefixes:
 def _where_to_stop(work: Offload, prefixes: _Prefixes, metric: Metric) -> int:
     """How many candidates move, the last of them perhaps in part."""
     partner, host, low = prefixes.partner, prefixes.host, work.settings.lower_overload
-    is_allowed = (partner.input <= low) & (partner.output <= low) & (partner.cpu <= low) & (partner.memory <= low)
+    is_allowed = ~is_above(partner, UTILISATIONS, low)
     apart = work.apart(host, partner)
     is_done = apart[metric] <= work.settings.balance_threshold
     is_exempt = np.zeros(len(is_allowed), np.bool_)
     if work.is_overload:
-        is_exempt = (host.input > low) | (host.cpu > low) | (host.memory > low)
+        is_exempt = is_above(host, relieved_with(DELAY), low)
         is_done &= ~is_exempt
     before = {each: values[:-1] for each, values in apart.items()}
     after = {each: values[1:] for each, values in apart.items()}

@@ -49,6 +49,9 @@ class View:
 
 
 def _without_lists(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        shown = {name: _without_lists(getattr(value, name)) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **shown)
     if isinstance(value, dict):
         return {name: _without_lists(each) for name, each in value.items()}
     return [] if isinstance(value, list | tuple) else value

@@ -26,6 +26,7 @@ from penstock.model.errors import PeerError
 from penstock.model.message import Message
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
+from penstock.protocol.status import BalancingStatus
 from penstock.selectors.selector import Selector
 
 __all__ = ["Balancing"]
@@ -108,7 +109,7 @@ class Balancing:
             commands += self.balancer.on_deadline(now_ms=now_ms)
         return self._answers(commands)
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> BalancingStatus:
         """Figures for the operator."""
         return self.balancer.status()
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import to_builtins
 
 from penstock.broker.effects import Operate, Record
 from penstock.broker.guaranteed import Guaranteed
@@ -110,9 +113,9 @@ class Mechanisms:
         if bugs:
             raise bugs[0]
 
-    def status(self) -> dict[str, dict[str, object]]:
-        """The figures of each mechanism that has any."""
-        return {name: figures for name, each in self._by_name.items() if (figures := each.status())}
+    def status(self) -> dict[str, dict[str, Any]]:
+        """The figures of each mechanism that has any, as they travel."""
+        return {name: figures for name, each in self._by_name.items() if (figures := to_builtins(each.status()))}
 
     def carry_out(self, name: str, answers: list[Answer], *, now_ms: int) -> None:
         """Carries out a mechanism's answers to a call that the broker made directly."""

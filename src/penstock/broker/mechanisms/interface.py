@@ -7,8 +7,11 @@ Congestion control and tracking do not: they look at every message, and are buil
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct
 
 from penstock.broker.effects import Operate, Record
 from penstock.model.message import Message
@@ -66,5 +69,5 @@ class Mechanism(Protocol):
     def on_deadline(self, *, now_ms: int) -> list[Answer]:
         """The deadline was reached."""
 
-    def status(self) -> dict[str, object]:
-        """Figures for the operator."""
+    def status(self) -> Struct | Mapping[str, object] | None:
+        """Figures for the operator: a struct, or any figures by name; None or nothing if it has none."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf, log
 from typing import Final
 
+from msgspec.structs import replace
+
 from penstock.ajil import AjilNode, Aup, Channel, MalformedError, Observation, Report, Tally, Unit, amount_text
 from penstock.ajil.allowance import Allowance
 from penstock.ajil.amounts import Indices
@@ -22,6 +24,7 @@ from penstock.model.body import MalformedBodyError, decode_message
 from penstock.model.message import Message
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
+from penstock.protocol.status import LimitStatus, SlowedStatus
 from penstock.selectors.selector import Selector
 
 __all__ = ["GROUPS_MAX", "OTHER_GROUPS", "Limiter"]
@@ -199,29 +202,29 @@ class Limiter:
             self._start_epoch(now_ms)
         return answers
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> LimitStatus:
         """The policy, the estimate, the slowed publishers, and the counters."""
         aup, node = self._node.aup, self._node
         seconds = aup.epoch_ms / 1000
-        return {
-            "policy": aup.describe(),
-            "version": aup.version,
-            "author": aup.author,
-            "estimate_bytes_s": round(float(node.estimates[Unit.BYTES]) / seconds),
-            "estimate_packets_s": round(float(node.estimates[Unit.PACKETS]) / seconds, 1),
-            "slowed_channels": len(node.slowed()),
-            "slowed": [
-                {
-                    "publisher": each.channel.sender,
-                    "group": each.channel.group,
-                    "unit": each.unit.words,
-                    "quota_s": round(each.quota_s, 1),
-                    "why": "all together sent more than the limit, and it was among the top senders of a top group",
-                }
+        status = LimitStatus(
+            policy=aup.describe(),
+            version=aup.version,
+            author=aup.author,
+            estimate_bytes_s=round(float(node.estimates[Unit.BYTES]) / seconds),
+            estimate_packets_s=round(float(node.estimates[Unit.PACKETS]) / seconds, 1),
+            slowed_channels=len(node.slowed()),
+            slowed=[
+                SlowedStatus(
+                    publisher=each.channel.sender,
+                    group=each.channel.group,
+                    unit=each.unit.words,
+                    quota_s=round(each.quota_s, 1),
+                    why="all together sent more than the limit, and it was among the top senders of a top group",
+                )
                 for each in node.slowed()
             ],
-            **self.counts,
-        }
+        )
+        return replace(status, **self.counts)
 
     # --- epochs
 

@@ -20,6 +20,7 @@ from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.errors import PeerError
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
+from penstock.protocol.status import TokenStatus
 from penstock.selectors.selector import Selector
 from penstock.token.member import Enabled, Member, Output, Send
 from penstock.token.messages import TokenMessageError
@@ -114,9 +115,11 @@ class TokenDesk:
             return answers
         return answers + self._carried_out(self._member.on_deadline(now_ms=now_ms))
 
-    def status(self) -> dict[str, object]:
-        """Figures for the operator; empty without a token."""
-        return {} if self._member is None else {**self._member.status(), "malformed": self.malformed}
+    def status(self) -> TokenStatus | None:
+        """Figures for the operator; None without a token."""
+        return (
+            None if self._member is None else msgspec.structs.replace(self._member.status(), malformed=self.malformed)
+        )
 
     # --- from the broker
 

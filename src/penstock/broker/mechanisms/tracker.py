@@ -25,6 +25,7 @@ from penstock.broker.durable import KeepRecord
 from penstock.broker.mechanisms.notes import Notes
 from penstock.broker.settings import BrokerSettings
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
+from penstock.protocol.status import TrackingStatus
 from penstock.tracking.aliases import AliasBook
 from penstock.tracking.answering import Answerer
 from penstock.tracking.attachment import AttachmentMap
@@ -264,14 +265,13 @@ class Tracker:
             self._is_stopped = True
             self.tracking.stop(now_ms=self._now_ms)
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> TrackingStatus:
         """Figures for the operator."""
-        return {
-            **self.tracking.status(),
-            "attachments": len(self.attachments),
-            "aliases": len(self.aliases),
-            "damaged": len(self.damaged),
-        }
+        status = self.tracking.status()
+        status.attachments = len(self.attachments)
+        status.aliases = len(self.aliases)
+        status.damaged = len(self.damaged)
+        return status
 
     # --- inside
 

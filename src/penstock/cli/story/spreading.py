@@ -60,8 +60,9 @@ async def _ask(stage: Stage, loads: dict[str, float]) -> None:
         while True:
             for name, client in clients.items():
                 with suppress(ClientError):
-                    status = await client.status()
-                    loads[name] = float(status.mechanisms["balancing"]["output"])
+                    found = (await client.status()).balancing
+                    if found is not None:
+                        loads[name] = found.output
             await asyncio.sleep(_ASK_S)
 
 

@@ -11,6 +11,8 @@ from random import Random, SystemRandom
 from types import TracebackType
 from typing import Any, Final, Self
 
+from msgspec import to_builtins
+
 from penstock.client.token.carrier import Alone, Carrier, checked_name
 from penstock.client.token.durations import duration_ms
 from penstock.live.clock import Clock
@@ -169,7 +171,7 @@ class TokenGroup:
 
     def status(self) -> dict[str, Any]:
         """All figures of the membership: constants, load, counters."""
-        return {"group": self.group, "member": self._carrier.name, **self._joined().status()}
+        return {"group": self.group, "member": self._carrier.name, **to_builtins(self._joined().status())}
 
     # --- from the carrier
 

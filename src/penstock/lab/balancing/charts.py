@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import Metric
 from penstock.balancing.reporting import Estimate
 from penstock.lab.balancing.overlay import Sample
+from penstock.model.metrics import Metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,11 +16,6 @@ __all__ = ["curves", "dress", "estimates_panel", "load_panel", "mark", "overhead
 
 _COLOURS: Final = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#000000")
 _PUBLISHED: Final = "#555555"
-_LABELS: Final = {
-    Metric.INPUT: "input utilization ratio",
-    Metric.OUTPUT: "output utilization ratio",
-    Metric.DELAY: "matching delay (s)",
-}
 
 
 def curves(axes: Axes, samples: Sequence[Sample], names: Sequence[str], value: Callable[[Sample, str], float]) -> None:
@@ -33,7 +28,7 @@ def curves(axes: Axes, samples: Sequence[Sample], names: Sequence[str], value: C
 def load_panel(axes: Axes, samples: Sequence[Sample], names: Sequence[str], metric: Metric, *, title: str) -> None:
     """Draw a metric of all brokers over time."""
     curves(axes, samples, names, lambda sample, name: sample.loads[name].value(metric, delay_norm_s=1.0))
-    dress(axes, title, "time (s)", _LABELS[metric])
+    dress(axes, title, "time (s)", metric.label)
 
 
 def overhead_panel(axes: Axes, samples: Sequence[Sample], *, title: str, window: int = 20) -> None:
@@ -59,7 +54,7 @@ def estimates_panel(axes: Axes, estimates: Sequence[tuple[str, Estimate]], metri
             axes.plot(*zip(*points, strict=True), ".", color=colour, label=label, markersize=5)
     top = max(axes.get_xlim()[1], axes.get_ylim()[1], 0.01)
     axes.plot([0, top], [0, top], color=_PUBLISHED, linestyle="--", linewidth=1, label="y = x")
-    dress(axes, title, f"estimated {_LABELS[metric]}", f"actual {_LABELS[metric]}")
+    dress(axes, title, f"estimated {metric.label}", f"actual {metric.label}")
 
 
 def mark(axes: Axes, text: str, *, x: float | None = None, y: float | None = None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.pie import average
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import dress, mark
@@ -19,6 +19,7 @@ from penstock.lab.balancing.overlay import BalancingOverlay, BalancingPlan, Samp
 from penstock.lab.balancing.scale import PROCESSES, Point, counts_of, outcomes, totals
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
+from penstock.model.metrics import BALANCED, DELAY, INPUT, OUTPUT
 from penstock.sim.balancing_hosts import Machine
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _settled_at(samples: Sequence[Sample], plan: BalancingPlan, trigger: float, 
         if first_s <= sample.at_s <= last_s:
             loads, was_within = _clusters_of(sample, plan), is_within
             pairs = [(loads[one], loads[other]) for one, other in pairwise(heads)]
-            is_within = all(spread(pair, metric) <= trigger for pair in pairs for metric in Metric)
+            is_within = all(spread(pair, metric) <= trigger for pair in pairs for metric in BALANCED)
             if is_within and not was_within:
                 found = sample.at_s
     return found if is_within else last_s
@@ -103,19 +104,14 @@ def _run_global(context: Context) -> Mapping[str, float]:
 
 def _draw(figure: Figure, overlay: BalancingOverlay, seconds: float) -> None:
     figure.set_size_inches(9, 10)
-    labels = {
-        Metric.INPUT: "input utilization ratio",
-        Metric.OUTPUT: "output utilization ratio",
-        Metric.DELAY: "matching delay (s)",
-    }
-    for letter, metric, axes in zip("abc", labels, figure.subplots(3, 1), strict=True):
+    for letter, metric, axes in zip("abc", (INPUT, OUTPUT, DELAY), figure.subplots(3, 1), strict=True):
         for head in overlay.plan.heads:
             points = [
                 (each.at_s, _clusters_of(each, overlay.plan)[head].value(metric, delay_norm_s=1.0))
                 for each in overlay.samples
             ]
             axes.plot(*zip(*points, strict=True), label=f"{head[:-1]}x", linewidth=1.1)
-        dress(axes, f"Figure 8{letter}", "time (s)", labels[metric])
+        dress(axes, f"Figure 8{letter}", "time (s)", metric.label)
         mark(axes, "balanced", x=seconds * 4_500 / 10_000)
 
 

@@ -16,7 +16,6 @@ from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Final
 
 from penstock.balancing.estimators import accuracy
-from penstock.balancing.metrics import Metric
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import dress, estimates_panel, mark
 from penstock.lab.balancing.local import PARAMETERS, SOURCE, LocalRun, figures_of, local_plan, run_local
@@ -24,6 +23,7 @@ from penstock.lab.balancing.measures import undisturbed
 from penstock.lab.balancing.overlay import BalancingOverlay
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
+from penstock.model.metrics import BALANCED, INPUT
 from penstock.sim.world import START_MS
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _draw(figure: Figure, run: LocalRun, errors: Mapping[int, tuple[float, float
     figure.set_size_inches(13, 9)
     panels = figure.subplots(2, 2).flat
     estimates = [each for each in run.overlay.estimates() if each[1].at_ms >= START_MS + run.joined_s * 1000]
-    for metric in Metric:
-        title = "Figure 7a" if metric is Metric.INPUT else "as figure 7a"
+    for metric in BALANCED:
+        title = "Figure 7a" if metric == INPUT else "as figure 7a"
         estimates_panel(next(panels), estimates, metric, title=title)
     axes = next(panels)
     means, deviations = [100 * mean for mean, _ in errors.values()], [100 * each for _, each in errors.values()]

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import Metric
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import curves, dress, load_panel, mark, overhead_panel
 from penstock.lab.balancing.measures import (
@@ -23,6 +22,7 @@ from penstock.lab.balancing.measures import (
 from penstock.lab.balancing.overlay import BalancingOverlay, BalancingPlan
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
+from penstock.model.metrics import BALANCED, DELAY, INPUT, OUTPUT
 from penstock.sim.balancing_hosts import Machine
 from penstock.sim.world import START_MS
 
@@ -93,13 +93,13 @@ def figures_of(run: LocalRun) -> dict[str, float]:
     return {
         "converged_s": converged_s,
         "reconverged_s": converged_at(samples, run.trigger, run.changed_s, run.ended_s),
-        **{f"max_difference_end_{metric.value}": spreads[metric] for metric in Metric},
+        **{f"max_difference_end_{metric.name}": spreads[metric] for metric in BALANCED},
         **{f"subscribers_{name}": last.subscribers[name] for name in ("B1", "B2", "B3", "B4")},
         "delay_overload_ms": max((each.delay_ms["B1"] for each in samples), default=0.0),
         "delay_balanced_ms": mean_delay_ms(samples, converged_s, run.changed_s),
         "overhead_balancing": overhead(samples, run.joined_s, 2 * run.joined_s),
         "overhead_after": overhead(samples, (run.joined_s + run.changed_s) / 2, run.changed_s),
-        **{f"accuracy_{metric.value}": right[metric] for metric in Metric},
+        **{f"accuracy_{metric.name}": right[metric] for metric in BALANCED},
         "sessions": overlay.counts("sessions"),
         "migrations": sum(each.moves for each in overlay.members),
         "oscillations": oscillations(overlay, (run.joined_s, run.changed_s)),
@@ -119,7 +119,7 @@ def _draw(figure: Figure, run: LocalRun) -> None:
     figure.set_size_inches(13, 11)
     panels = figure.subplots(3, 2).flat
     samples, names = run.overlay.samples, list(run.overlay.plan.edges)
-    for letter, metric in zip("abc", (Metric.INPUT, Metric.OUTPUT, Metric.DELAY), strict=True):
+    for letter, metric in zip("abc", (INPUT, OUTPUT, DELAY), strict=True):
         axes = next(panels)
         load_panel(axes, samples, names, metric, title=f"Figure 6{letter}")
         mark(axes, "balanced", x=run.ended_s * 1800 / 4000)

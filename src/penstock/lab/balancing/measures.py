@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from penstock.balancing.estimators import accuracy
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.reporting import Estimate
 from penstock.lab.balancing.overlay import BalancingOverlay, Sample
+from penstock.model.metrics import BALANCED, Metric
 
 __all__ = [
     "Loaded",
@@ -55,7 +56,7 @@ def spreads_at(samples: Sequence[Loaded], first_s: float, last_s: float) -> dict
     """The mean spread of each metric between two times."""
     chosen = [each for each in samples if first_s <= each.at_s <= last_s]
     return {
-        metric: sum(spread(each.loads.values(), metric) for each in chosen) / max(len(chosen), 1) for metric in Metric
+        metric: sum(spread(each.loads.values(), metric) for each in chosen) / max(len(chosen), 1) for metric in BALANCED
     }
 
 
@@ -65,7 +66,7 @@ def converged_at(samples: Sequence[Loaded], trigger: float, first_s: float, last
     for sample in samples:
         if first_s <= sample.at_s <= last_s:
             was_within = is_within
-            is_within = max(spread(sample.loads.values(), metric) for metric in Metric) <= trigger
+            is_within = max(spread(sample.loads.values(), metric) for metric in BALANCED) <= trigger
             if is_within and not was_within:
                 found = sample.at_s
     return found if is_within else last_s
@@ -74,7 +75,7 @@ def converged_at(samples: Sequence[Loaded], trigger: float, first_s: float, last
 def within_share(samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float) -> float:
     """The share of the time between two times in which all differences are within the trigger."""
     chosen = [
-        max(spread(each.loads.values(), metric) for metric in Metric) <= trigger
+        max(spread(each.loads.values(), metric) for metric in BALANCED) <= trigger
         for each in samples
         if first_s <= each.at_s <= last_s
     ]
@@ -114,7 +115,7 @@ def accuracies(estimates: Iterable[Estimate], first_ms: float = 0) -> dict[Metri
             for each in chosen
         )
         / max(len(chosen), 1)
-        for metric in Metric
+        for metric in BALANCED
     }
 
 

@@ -12,7 +12,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import Metric
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import dress
 from penstock.lab.balancing.local import SOURCE, local_plan
@@ -20,6 +19,7 @@ from penstock.lab.balancing.measures import mean_delay_ms, oscillations, spreads
 from penstock.lab.balancing.overlay import BalancingOverlay, BalancingPlan
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
+from penstock.model.metrics import INPUT, OUTPUT, Metric
 from penstock.sim.balancing_hosts import Machine
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ def _run_threshold(context: Context) -> Mapping[str, float]:
     found = outcomes(context, [Point(plan, each, context.seed, seconds) for each in settings])
     spreads = {trigger: each.spreads for trigger, each in zip(chosen, found, strict=True)}
     context.figure(lambda figure: _draw_threshold(figure, spreads))
-    inputs = {f"difference_input_{trigger:g}": each[Metric.INPUT] for trigger, each in spreads.items()}
-    outputs = {f"difference_output_{trigger:g}": each[Metric.OUTPUT] for trigger, each in spreads.items()}
+    inputs = {f"difference_input_{trigger:g}": each[INPUT] for trigger, each in spreads.items()}
+    outputs = {f"difference_output_{trigger:g}": each[OUTPUT] for trigger, each in spreads.items()}
     return {**inputs, **outputs, **totals(found)}
 
 
@@ -162,8 +162,8 @@ def _draw(figure: Figure, points: Mapping[int, float], x_label: str, y_label: st
 
 def _draw_threshold(figure: Figure, spreads: Mapping[float, Mapping[Metric, float]]) -> None:
     axes = figure.subplots()
-    for metric, colour in ((Metric.INPUT, "#4477aa"), (Metric.OUTPUT, "#ee6677")):
-        axes.plot(list(spreads), [each[metric] for each in spreads.values()], "o-", color=colour, label=metric.value)
+    for metric, colour in ((INPUT, "#4477aa"), (OUTPUT, "#ee6677")):
+        axes.plot(list(spreads), [each[metric] for each in spreads.values()], "o-", color=colour, label=metric.name)
     axes.plot(list(spreads), list(spreads), "--", color="#555555", label="published: input stays below the trigger")
     dress(axes, "Figure 6h", "local trigger", "largest difference between edges")
 

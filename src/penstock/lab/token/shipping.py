@@ -187,7 +187,8 @@ async def _holder(overlay: DemoOverlay, names: Sequence[str], *, max_s: float) -
         while True:
             for name, client in clients.items():
                 with suppress(ClientError):
-                    if (await client.status()).mechanisms["token"]["holding"]:
+                    found = (await client.status()).token
+                    if found is not None and found.holding:
                         return name
             await asyncio.sleep(_POLL_S)
 

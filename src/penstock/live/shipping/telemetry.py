@@ -57,7 +57,7 @@ def _room_samples(broker: BrokerStatus) -> Iterator[Sample]:
         yield from _figures("penstock_congestion", to_builtins(rates), {"pubend": pubend})
     for pubend, flow in broker.congestion.streams.items():
         yield from _figures("penstock_congestion_stream", to_builtins(flow), {"pubend": pubend})
-    for name, figures in broker.tracking.items():
+    for name, figures in to_builtins(broker.tracking).items():
         if isinstance(figures, Mapping):
             for label, value in figures.items():
                 yield from _figures("penstock_tracking", {name: value}, {"of": str(label)})

@@ -15,6 +15,7 @@ from penstock.lab.frame.experiment import Context
 from penstock.lab.frame.parameters import parameter_values
 from penstock.live.loop import run
 from penstock.model.reporting import QuietReporter
+from penstock.protocol.status import BalancingStatus
 
 COUNT = 28
 SETTINGS = (f"subscribers={COUNT}", "join_seconds=1", "smoothing_ms=800")
@@ -42,7 +43,7 @@ def test_subscribers_are_moved_to_both_other_edges_and_notice_nothing(tmp_path: 
 
 
 def test_a_load_is_what_the_status_says() -> None:
-    status = {"state": "OK", "input": 0.1, "output": 0.5, "delay_s": 0.01, "cpu": 0.2, "memory": 0.3}
+    status = BalancingStatus(state="OK", input=0.1, output=0.5, delay_s=0.01, cpu=0.2, memory=0.3)
     assert load_of(status) == Load(0.1, 0.5, 0.01, 0.2, 0.3)
 
 

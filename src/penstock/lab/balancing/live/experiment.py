@@ -12,9 +12,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from penstock.balancing.metrics import Load, Metric
+from penstock.balancing.metrics import Load
 from penstock.balancing.settings import BalancingSettings
 from penstock.lab.balancing.charts import dress
 from penstock.lab.balancing.live.plan import EDGES, POWERS, live_plan
@@ -25,6 +25,8 @@ from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.links.ending import ending_in_order
 from penstock.live.loop import run
+from penstock.model.metrics import METRICS, OUTPUT
+from penstock.protocol.status import BalancingStatus
 from penstock.session.errors import ClientError
 
 if TYPE_CHECKING:
@@ -53,9 +55,9 @@ class Sample:
     """Sessions of all edges, so far."""
 
 
-def load_of(status: Mapping[str, Any]) -> Load:
+def load_of(status: BalancingStatus) -> Load:
     """The load of an edge, from its balancing status."""
-    return Load(**{name: float(status[name]) for name in ("input", "output", "delay_s", "cpu", "memory")})
+    return Load(**{each.key: float(each.of(status)) for each in METRICS})
 
 
 def returns(trails: Iterable[Sequence[str]]) -> int:
@@ -134,11 +136,11 @@ class Market:
             self.overlay.check()
             told = dict(zip(EDGES, await asyncio.gather(*map(self._ask, EDGES)), strict=True))
             loads = {edge: load_of(status) for edge, status in told.items()}
-            sessions = sum(status["counts"]["sessions"] for status in told.values())
+            sessions = sum(status.counts["sessions"] for status in told.values())
             self.samples.append(Sample(self.now_s, loads, self.traffic.census(), sessions))
             await asyncio.sleep(_SAMPLE_S - self.now_s % _SAMPLE_S)
 
-    async def _ask(self, edge: str) -> Mapping[str, Any]:
+    async def _ask(self, edge: str) -> BalancingStatus:
         while True:
             try:
                 status = await self.traffic.askers[edge].status()
@@ -147,7 +149,8 @@ class Market:
                 self.overlay.check()
                 await asyncio.sleep(_SAMPLE_S / 10)
             else:
-                return status.mechanisms["balancing"]
+                assert status.balancing is not None, "every edge takes part in balancing"
+                return status.balancing
 
     def _measured(self) -> dict[str, float]:
         samples, traffic, verdicts = self.samples, self.traffic, self.traffic.verdicts()
@@ -158,7 +161,7 @@ class Market:
         strange = sum(each.strange for each in traffic.subscribers)
         return {
             "converged_s": round(converged_s, 1),
-            "max_difference_end_output": round(spreads[Metric.OUTPUT], 3),
+            "max_difference_end_output": round(spreads[OUTPUT], 3),
             **{f"subscribers_{edge}": count for edge, count in samples[-1].subscribers.items()},
             "sessions": samples[-1].sessions,
             "migrations": traffic.migrations,
