@@ -18,7 +18,6 @@ from typing import Any, Final
 from bench.fuzzing import Fault
 from bench.shapes import BIG, any_frame
 from penstock.broker.broker import Broker
-from penstock.live.loop import run
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.body import encode_body
@@ -26,6 +25,7 @@ from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
 from penstock.protocol import frames as f
 from penstock.protocol.codec import FRAME_BYTES_MAX, FrameReader, encode_frame
+from penstock.system.loop import run
 
 __all__ = ["Hostile", "campaign", "frames_campaign", "hostile_stream"]
 

@@ -630,7 +630,7 @@ MUTANTS: Final = (
     Mutant(
         "fork-unnoticed",
         "clients are not told that they are in a forked child",
-        "live/forking.py",
+        "system/forking.py",
         "for each in list(_watched):",
         "for each in list(_watched)[:0]:",
         tests=("tests/client/test_scenario_fork.py", "tests/live/test_forking.py"),

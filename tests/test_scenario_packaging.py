@@ -85,11 +85,7 @@ def test_a_client_needs_nothing_but_msgspec_and_loads_nothing_of_a_broker() -> N
     # msgspec looks for typing_extensions, and does without it. Loaders of editable packages are of this environment.
     assert {name for name in loaded if not name.startswith("_")} <= {"msgspec", "penstock", "typing_extensions"}
     rooms = {name.split(".")[1] for name in done.stdout.split() if name.startswith("penstock.")}
-    assert rooms <= {"client", "live", "model", "protocol", "session"}
-    assert {name for name in done.stdout.split() if name.startswith("penstock.live.")} == {
-        "penstock.live.forking",
-        "penstock.live.loop",
-    }
+    assert rooms <= {"client", "model", "protocol", "session", "system"}
 
 
 def test_the_package_shows_its_public_names() -> None:

@@ -14,10 +14,10 @@ from bench.hostile.arena import OVERLAY
 from bench.hostile.certificates import NAMELESS
 from bench.hostile.stage import Stage, Told
 from bench.hostile.wire import Peer, body
-from penstock.live.seal import Seal
 from penstock.model.errors import PeerError
 from penstock.protocol import frames as f
 from penstock.protocol.codec import FrameReader
+from penstock.system.seal import Seal
 
 __all__ = [
     "escaped_name",

@@ -19,8 +19,8 @@ from bench.live_fuzz.plan import BLOWS, RoundPlan, draw_round
 from bench.live_fuzz.world import Played, play_round
 from penstock.cli.console import console, shown_number
 from penstock.lab.links.ending import ending_in_order
-from penstock.live.loop import run
 from penstock.sim.delivery_run import Failure
+from penstock.system.loop import run
 
 __all__ = ["LIVE", "LiveOptions", "live_campaign"]
 

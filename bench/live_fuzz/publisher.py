@@ -24,9 +24,9 @@ from bench.live_fuzz.journal import Journal, read_journal
 from bench.live_fuzz.quotes import payload_of
 from bench.live_fuzz.sync_publisher import SyncPublisher
 from penstock.client.client import Client, connect
-from penstock.live.loop import run
 from penstock.model.message import Message
 from penstock.session.errors import ClientError, WouldBlockError
+from penstock.system.loop import run
 
 __all__ = ["main"]
 

@@ -26,9 +26,9 @@ from bench.live_fuzz.readings import Reading, SubscriberSpec, stored_positions
 from bench.live_fuzz.sync_subscriber import SyncSubscriber
 from penstock.client.client import Client, connect
 from penstock.client.subscription import Subscription
-from penstock.live.loop import run
 from penstock.session.errors import ClientError, RefusedError
 from penstock.session.received import Received
+from penstock.system.loop import run
 
 __all__ = ["main"]
 

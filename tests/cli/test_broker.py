@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from penstock.cli.app import app
 from penstock.cli.broker import LogLevel
 from penstock.lab.demo_overlay import free_ports
-from penstock.live.logs import LEVELS
+from penstock.system.logs import LEVELS
 
 LIMIT_S = 60.0
 

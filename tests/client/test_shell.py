@@ -9,11 +9,11 @@ import pytest
 
 from client.scripted import QUICK, Peer, ScriptedBroker, deliver, run, until
 from penstock.client.client import Client, connect
-from penstock.live.loop import run as run_fast
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import Frame, Goodbye, Heartbeat, Hello, Migrate, Moved, Publish, Subscribe
 from penstock.session.errors import ClientClosedError, ConnectionFailedError, RefusedError
 from penstock.session.settings import ClientSettings
+from penstock.system.loop import run as run_fast
 
 
 def unused_port() -> int:

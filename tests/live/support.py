@@ -15,7 +15,6 @@ from penstock.broker.effects import Close, Effect, Record, Wake
 from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
-from penstock.live.loop import run as run_on_loop
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.model.body import encode_body
 from penstock.model.message import Message
@@ -35,6 +34,7 @@ from penstock.protocol.frames import (
     Welcome,
 )
 from penstock.protocol.status import BrokerStatus
+from penstock.system.loop import run as run_on_loop
 
 LIMIT_S = 60.0
 """Time after which a test that waits gives up; generous, since nothing is judged by the clock."""

@@ -15,13 +15,13 @@ from live.support import FakeBroker, FramePeer, lone, row, run, until, with_port
 from penstock.broker.access import Access
 from penstock.broker.effects import Close, Effect, Record
 from penstock.live.errors import ConfigError, ExposedError
-from penstock.live.logs import configure_logs
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
 from penstock.live.tls import client_context
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Goodbye, Heartbeat, Hello, Welcome
+from penstock.system.logs import configure_logs
 
 HELLO = Hello(1, "client", "c", "test")
 LOOPS = pytest.mark.parametrize("plain", [True, False], ids=["asyncio", "uvloop"])

@@ -17,8 +17,8 @@ from penstock.cli.story.plan import can_ship, story_plan
 from penstock.cli.story.spark import missing_for_spark
 from penstock.lab.links.ending import ending_in_order
 from penstock.lab.links.overlays import RelayedOverlay
-from penstock.live.loop import run
 from penstock.model.errors import MisuseError
+from penstock.system.loop import run
 
 __all__ = ["EXAMPLES", "demo"]
 

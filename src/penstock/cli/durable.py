@@ -9,7 +9,7 @@ import typer
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token, Url
 from penstock.cli.console import console
 from penstock.client.wanted import checked_durable
-from penstock.live.loop import run
+from penstock.system.loop import run
 
 __all__ = ["app"]
 

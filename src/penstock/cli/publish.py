@@ -19,9 +19,9 @@ from penstock.cli.match_inputs import Source
 from penstock.cli.progress import ProgressReporter
 from penstock.client.client import Client
 from penstock.client.counters import ClientCounters
-from penstock.live.loop import run
 from penstock.model import Message, MessageId
 from penstock.model.errors import MisuseError
+from penstock.system.loop import run
 
 __all__ = ["EXAMPLES", "publish"]
 

@@ -16,11 +16,11 @@ from penstock.cli import status_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console, printable
 from penstock.cli.status_rows import BALANCING, RATES, STREAMS, balancing_rows, rate_rows
-from penstock.live.loop import run
 from penstock.model.tick import Tick, format_tick, tick_ms
 from penstock.protocol.status import BrokerStatus, PubendStatus
 from penstock.session.address import Address, parse_addresses
 from penstock.session.errors import ClientError
+from penstock.system.loop import run
 
 if TYPE_CHECKING:
     from penstock.live.overlay import BrokerPlace

@@ -19,11 +19,11 @@ from penstock.cli.console import console
 from penstock.client.client import Client
 from penstock.client.subscription import Subscription
 from penstock.client.wanted import Missing, Start, checked_start, wanted
-from penstock.live.loop import run
 from penstock.model.errors import MisuseError
 from penstock.selectors import Selector
 from penstock.session.inbox import Lag
 from penstock.session.received import Received
+from penstock.system.loop import run
 
 __all__ = ["EXAMPLES", "json_line", "parse_start", "shown_lag", "shown_line", "subscribe"]
 

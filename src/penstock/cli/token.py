@@ -10,8 +10,8 @@ import typer
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console
 from penstock.cli.status import Asked, ask_all, targets
-from penstock.live.loop import run
 from penstock.protocol.status import TokenStatus
+from penstock.system.loop import run
 
 __all__ = ["app", "rows"]
 

@@ -30,12 +30,12 @@ from penstock.cli.console import FAILURE, Printable, console, printable_json
 from penstock.cli.status import targets
 from penstock.cli.status_rows import RATES, STREAMS, outboxes, rate_rows, stream_rows
 from penstock.client.client import Client
-from penstock.live.loop import run
 from penstock.live.node_status import NodeStatus
 from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.errors import MisuseError
 from penstock.protocol.status import BrokerStatus
 from penstock.session.errors import ClientError
+from penstock.system.loop import run
 
 __all__ = ["EXAMPLES", "Look", "broker_rows", "picture", "top"]
 

@@ -16,10 +16,10 @@ from rich.tree import Tree
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, Printable, console, printable_json
 from penstock.client.tracing import HopNode, hop_trees
-from penstock.live.loop import run
 from penstock.model.message_id import MessageId
 from penstock.session.address import DEFAULT_PORT
 from penstock.session.errors import ConnectionFailedError
+from penstock.system.loop import run
 from penstock.tracking.answers import Evidence, GapSeen, Hop, Trace, trace_json
 
 __all__ = ["EXAMPLES", "shown_trace", "trace"]

@@ -27,7 +27,6 @@ from penstock.client.reports import Owner, Reports, who_calls
 from penstock.client.shell import Shell
 from penstock.client.subscription import Subscription
 from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, selector_text, wanted
-from penstock.live.forking import tell_after_fork, where_opened
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
@@ -44,6 +43,7 @@ from penstock.session.errors import (
 from penstock.session.inbox import Inbox, Lag
 from penstock.session.session import Session
 from penstock.session.settings import ClientSettings
+from penstock.system.forking import tell_after_fork, where_opened
 
 if TYPE_CHECKING:
     from penstock.selectors.selector import Selector

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
-from penstock.live.forking import let_go
 from penstock.protocol.codec import FrameReader, encode_frame
 from penstock.protocol.frames import Frame
+from penstock.system.forking import let_go
 
 __all__ = ["Connection", "Owner"]
 

@@ -21,13 +21,13 @@ from penstock.client.reading import READ_BYTES, LogPart, Survey
 from penstock.client.subscription import Subscription
 from penstock.client.sync_subscription import SyncSubscription
 from penstock.client.wanted import Acknowledging, Missing, Start, selector_text
-from penstock.live.loop import run
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.protocol.status import BrokerStatus
 from penstock.session.errors import ClientClosedError, ForkedError
 from penstock.session.settings import ClientSettings
+from penstock.system.loop import run
 
 if TYPE_CHECKING:
     from penstock.selectors.selector import Selector

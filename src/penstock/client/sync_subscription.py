@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.client.subscription import Subscription
-from penstock.live.forking import tell_after_fork
 from penstock.session.errors import ClientClosedError, ForkedError
 from penstock.session.inbox import Lag
 from penstock.session.positions import LostTicks
 from penstock.session.received import Received
+from penstock.system.forking import tell_after_fork
 
 __all__ = ["Caller", "SyncSubscription"]
 

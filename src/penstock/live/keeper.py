@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 
 from penstock.broker.commit_queue import Committed, Full, ValuesKept, body_bytes
 from penstock.broker.effects import Commit, ReadKept, ReadLog
-from penstock.live.logs import log
 from penstock.live.store import StoreFailedError
 from penstock.live.store_worker import (
     Ended,
@@ -28,6 +27,7 @@ from penstock.live.store_worker import (
     StoreWorker,
 )
 from penstock.model.errors import PenstockError
+from penstock.system.logs import log
 
 __all__ = ["CLOSE_S_MAX", "Keeper", "KeeperListener"]
 

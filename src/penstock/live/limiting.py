@@ -22,11 +22,11 @@ import msgspec
 from penstock.ajil import Aup, AupError, parse_amount
 from penstock.ajil.settings import LimitSettings
 from penstock.live.errors import ConfigError
-from penstock.live.logs import log
 from penstock.live.overlay import Overlay
 from penstock.live.toml_table import TomlTable
 from penstock.live.tuning import Tunable
 from penstock.model.errors import plainly
+from penstock.system.logs import log
 
 __all__ = ["FILE_NAMES_OTHERWISE", "read_limit", "set_limit", "with_limit"]
 

@@ -18,7 +18,6 @@ from penstock.broker.broker import Broker
 from penstock.broker.effects import Close, Effect, Hold, Operate, Record, Resume, Wake
 from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.ports import BrokerPort
-from penstock.live.clock import Clock
 from penstock.live.connection import Connection
 from penstock.live.counters import Counters
 from penstock.live.dialler import Diallers
@@ -26,7 +25,6 @@ from penstock.live.endings import Departures, wait_for_ends
 from penstock.live.entrance import Entrance
 from penstock.live.errors import ConfigError, NodeFailedError
 from penstock.live.listening import exposed_secrets, listen
-from penstock.live.logs import LineLimit, log, log_bug
 from penstock.live.measuring import Measuring
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
 from penstock.live.node_status import NodeStatus
@@ -36,6 +34,8 @@ from penstock.live.storage import Stimulus, Storage, check_served
 from penstock.live.turns import Turns, Worker
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame
+from penstock.system.clock import Clock
+from penstock.system.logs import LineLimit, log, log_bug
 
 if TYPE_CHECKING:
     from penstock.live.admin import AdminServer

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from penstock.live.collecting import collecting_in_steps
 from penstock.live.descriptors import raise_limit
 from penstock.live.errors import ConfigError
-from penstock.live.logs import configure_logs, log
-from penstock.live.loop import run
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
 from penstock.live.signals import ENDING, Signals, early
+from penstock.system.logs import configure_logs, log
+from penstock.system.loop import run
 
 __all__ = ["run_broker", "serve"]
 

@@ -16,12 +16,12 @@ from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
 from penstock.broker.ports import BrokerPort
 from penstock.live.errors import NodeFailedError, StorageError
 from penstock.live.keeper import Keeper
-from penstock.live.logs import log
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.live.store import StoreRefusedError
 from penstock.live.store_worker import KeptRead, LogRead, StorePlace
 from penstock.live.turns import Pace, Turns
 from penstock.model.errors import PenstockError
+from penstock.system.logs import log
 
 __all__ = ["Stimulus", "Storage", "StorageWatcher", "check_served"]
 

@@ -17,10 +17,10 @@ from typing import Final, TypeAlias
 from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Group, QueueReport, Read, Work
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Recovered, SetValue
 from penstock.broker.effects import Commit, ReadKept, ReadLog
-from penstock.live.logs import log
 from penstock.live.store import LogStore, Recovery, StoreFullError
 from penstock.live.store.reserve import RESERVE_BYTES
 from penstock.model.tick import Tick, TickRange
+from penstock.system.logs import log
 
 __all__ = [
     "INCARNATION",

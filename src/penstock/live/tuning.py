@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from penstock.congestion import CongestionError, CongestionSettings, changed, listing
 from penstock.live.errors import ConfigError
-from penstock.live.logs import log
 from penstock.live.overlay import Overlay
 from penstock.live.toml_table import TomlTable
+from penstock.system.logs import log
 
 __all__ = ["Tunable", "Tuning", "read_congestion", "tune", "tuned"]
 

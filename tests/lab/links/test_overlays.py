@@ -7,7 +7,7 @@ import asyncio
 from penstock.lab.demo_overlay import OverlayPlan
 from penstock.lab.links.limits import LinkLimits
 from penstock.lab.links.overlays import LinkedOverlay, RelayedOverlay
-from penstock.live.loop import run
+from penstock.system.loop import run
 
 LIMIT_S = 60.0
 LINK = ("b1", "b2")

@@ -16,7 +16,7 @@ from bench.live_fuzz.plan import Blow, Limits, PublisherPlan, RoundPlan, Subscri
 from bench.live_fuzz.world import Played, play_round
 
 from penstock.lab.delivery.kill9.process import descendants
-from penstock.live.loop import run
+from penstock.system.loop import run
 
 LIVE = ["--campaign", "live"]
 

@@ -15,7 +15,7 @@ from bench.live_fuzz.plan import PublisherPlan
 
 from penstock.lab.delivery.kill9.process import alive
 from penstock.lab.demo_overlay import free_ports
-from penstock.live.loop import run
+from penstock.system.loop import run
 
 WAIT_S = 60.0
 

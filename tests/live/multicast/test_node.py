@@ -17,8 +17,8 @@ from penstock.live.errors import ConfigError
 from penstock.live.multicast import MulticastNode, Packet
 from penstock.live.multicast.address import GroupAddress, interface_number, sending_socket
 from penstock.live.multicast.packets import encode_packet
-from penstock.live.seal import Seal
 from penstock.model.errors import MisuseError
+from penstock.system.seal import Seal
 
 KEY = b"a key for tests"
 AUP = Aup(limit_bytes_s=4_000, alpha=1, beta=1, report_fraction=1.0, epoch_ms=50, version=1, author="test")

@@ -15,11 +15,11 @@ from msgspec import to_builtins
 
 from penstock.client.token.carrier import Alone, Carrier, checked_name
 from penstock.client.token.durations import duration_ms
-from penstock.live.clock import Clock
-from penstock.live.forking import tell_after_fork
-from penstock.live.logs import log
 from penstock.model.errors import MisuseError
 from penstock.session.errors import ClientClosedError
+from penstock.system.clock import Clock
+from penstock.system.forking import tell_after_fork
+from penstock.system.logs import log
 from penstock.token.member import Enabled, Member, Output, Send
 from penstock.token.messages import TokenMessageError
 from penstock.token.settings import SWIFT, Plan

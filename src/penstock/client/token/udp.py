@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from penstock.client.token.carrier import Receiver, checked_name
-from penstock.live.clock import Clock
-from penstock.live.seal import Seal, SealError
 from penstock.model.errors import MisuseError
 from penstock.session.errors import ClientError
+from penstock.system.clock import Clock
+from penstock.system.seal import Seal, SealError
 
 __all__ = ["OverUdp"]
 

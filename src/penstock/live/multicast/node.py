@@ -25,11 +25,11 @@ from typing import Any, Final, Self
 from penstock.ajil import UNLIMITED, AjilNode, Aup, Channel, MalformedError, Observation, Policy, Report, Tally, Unit
 from penstock.ajil.allowance import Allowance
 from penstock.ajil.messages import ControlMessage, decode, encode
-from penstock.live.forking import tell_after_fork, where_opened
 from penstock.live.multicast.address import GroupAddress, interface_number, receiving_socket, sending_socket
 from penstock.live.multicast.packets import Packet, decode_packet, encode_packet
-from penstock.live.seal import ForgedError, ReplayedError, Seal, SealError
 from penstock.model.errors import LimitError, MisuseError
+from penstock.system.forking import tell_after_fork, where_opened
+from penstock.system.seal import ForgedError, ReplayedError, Seal, SealError
 
 __all__ = ["CONTROL_GROUP", "MulticastNode"]
 

@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Commit, Operate, Record
 from penstock.live.errors import ConfigError, StorageError
-from penstock.live.logs import log, log_bug
 from penstock.live.node_status import NodeStatus
 from penstock.live.overlay import Overlay
 from penstock.live.shipping.errors import ShipError
@@ -29,6 +28,7 @@ from penstock.live.shipping.telemetry import samples_of
 from penstock.live.shipping.thread import LakeThread
 from penstock.live.shipping.writer import LakeWriter, Opening
 from penstock.live.storage import Stimulus, Storage
+from penstock.system.logs import log, log_bug
 
 __all__ = ["Shipping", "Ships"]
 

@@ -13,9 +13,9 @@ from penstock.lab.balancing.live.plan import live_plan
 from penstock.lab.demo_overlay import DemoOverlay
 from penstock.lab.frame.experiment import Context
 from penstock.lab.frame.parameters import parameter_values
-from penstock.live.loop import run
 from penstock.model.reporting import QuietReporter
 from penstock.protocol.status import BalancingStatus
+from penstock.system.loop import run
 
 COUNT = 28
 SETTINGS = (f"subscribers={COUNT}", "join_seconds=1", "smoothing_ms=800")

@@ -11,7 +11,7 @@ import pytest
 from penstock.lab.balancing.live.plan import PAYLOAD, PUBENDS, SELECTORS
 from penstock.lab.balancing.live.traffic import Subscriber, Traffic, owed
 from penstock.lab.delivery.kill9.oracle import Ledger
-from penstock.live.loop import run
+from penstock.system.loop import run
 
 
 class Subscription:

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.lab.delivery.kill9.harm import Harm
 from penstock.lab.delivery.kill9.plan import Blow
 from penstock.lab.delivery.kill9.recovery import Recoveries
-from penstock.live.loop import run
+from penstock.system.loop import run
 
 LINK = ("sb1", "ib1")
 

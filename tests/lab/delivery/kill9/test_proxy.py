@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.lab.delivery.kill9.proxy import LinkProxy
 from penstock.lab.demo_overlay import free_ports
-from penstock.live.loop import run as run_on_loop
+from penstock.system.loop import run as run_on_loop
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

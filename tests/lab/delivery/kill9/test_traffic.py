@@ -11,11 +11,11 @@ from penstock.lab.delivery.kill9.oracle import Ledger
 from penstock.lab.delivery.kill9.plan import HOSTS, PLAN, SELECTORS, SOURCES
 from penstock.lab.delivery.kill9.traffic import Subscriber, trading
 from penstock.lab.demo_overlay import DemoOverlay
-from penstock.live.loop import run
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.session.received import Received
+from penstock.system.loop import run
 
 
 @pytest.mark.live

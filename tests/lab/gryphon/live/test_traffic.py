@@ -11,7 +11,7 @@ import pytest
 from penstock.lab.delivery.kill9.oracle import Ledger
 from penstock.lab.gryphon.live.plan import HOSTS, OFFERED_MSG_S, PUBENDS
 from penstock.lab.gryphon.live.traffic import CLIENTS, Host, Traffic, pause_s
-from penstock.live.loop import run
+from penstock.system.loop import run
 
 PAYLOAD = bytes(range(100))
 

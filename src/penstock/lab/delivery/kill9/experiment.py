@@ -23,7 +23,7 @@ from penstock.lab.demo_overlay import DemoOverlay
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
 from penstock.lab.links.ending import ending_in_order
-from penstock.live.loop import run
+from penstock.system.loop import run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

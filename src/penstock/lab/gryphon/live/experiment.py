@@ -40,7 +40,7 @@ from penstock.lab.links.limits import LinkLimits
 from penstock.lab.links.namespaced import NamespacedOverlay
 from penstock.lab.links.namespaces import why_no_namespaces
 from penstock.lab.links.overlays import Link, LinkedOverlay, RelayedOverlay
-from penstock.live.loop import run
+from penstock.system.loop import run
 
 __all__ = ["GRYPHON_E1_LIVE", "GRYPHON_E2_LIVE"]
 

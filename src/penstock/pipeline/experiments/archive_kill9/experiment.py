@@ -22,10 +22,10 @@ from penstock.client.client import Client, connect
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.lab.frame.experiment import Context, Experiment
 from penstock.lab.frame.parameters import Parameter
-from penstock.live.loop import run
 from penstock.pipeline.experiments.archive_kill9.driver import PHASES, ArchiveDriver, DriverError, Phase
 from penstock.pipeline.experiments.archive_kill9.oracle import archived_rows, judge_archive, read_archive
 from penstock.session.settings import ClientSettings
+from penstock.system.loop import run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

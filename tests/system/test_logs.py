@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.live.logs import LEVELS, LineLimit, configure_logs, level_of, log, log_bug
+from penstock.system.logs import LEVELS, LineLimit, configure_logs, level_of, log, log_bug
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.live.loop import has_uvloop, run
+from penstock.system.loop import has_uvloop, run
 
 
 async def loop_in_use() -> str:

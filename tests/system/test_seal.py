@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.live.seal import SENDERS_MAX, ForgedError, ReplayedError, Seal, SealError
 from penstock.model.errors import MisuseError
+from penstock.system.seal import SENDERS_MAX, ForgedError, ReplayedError, Seal, SealError
 
 KEY = b"a shared key"
 

@@ -7,7 +7,7 @@ import os
 import socket
 
 from forked import Child, in_child
-from penstock.live.forking import let_go, tell_after_fork, where_opened
+from penstock.system.forking import let_go, tell_after_fork, where_opened
 
 
 class Told:

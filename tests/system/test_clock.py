@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from penstock.live.clock import Clock
+from penstock.system.clock import Clock
 
 
 def test_it_starts_at_wall_time() -> None:

@@ -1,0 +1,1 @@
+"""What clients and brokers need of the operating system: clocks, the event loop, forks, log lines, sealed datagrams."""
