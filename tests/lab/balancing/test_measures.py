@@ -15,7 +15,6 @@ from penstock.lab.balancing.measures import (
     spread,
     spreads_at,
     undisturbed,
-    within_share,
 )
 from penstock.lab.balancing.overlay import Sample
 from penstock.model.metrics import DELAY, INPUT
@@ -44,7 +43,6 @@ def test_the_shortest_excursion_counts() -> None:
     samples = [sample(at_s, 0.1, 0.5 if at_s <= 100 or at_s == 200 else 0.15) for at_s in range(0, 300, 10)]
     assert converged_at(samples, 0.1, 0, 300) == 210
     assert converged_at(samples, 0.1, 0, 200) == 200
-    assert within_share(samples, 0.1, 0, 300) == pytest.approx(18 / 30)
 
 
 def test_overhead_is_a_fraction_of_all_messages() -> None:

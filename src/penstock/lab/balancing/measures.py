@@ -28,7 +28,6 @@ __all__ = [
     "spread",
     "spreads_at",
     "undisturbed",
-    "within_share",
 ]
 
 _NORM_S: Final = 0.1
@@ -70,16 +69,6 @@ def converged_at(samples: Sequence[Loaded], trigger: float, first_s: float, last
             if is_within and not was_within:
                 found = sample.at_s
     return found if is_within else last_s
-
-
-def within_share(samples: Sequence[Loaded], trigger: float, first_s: float, last_s: float) -> float:
-    """The share of the time between two times in which all differences are within the trigger."""
-    chosen = [
-        max(spread(each.loads.values(), metric) for metric in BALANCED) <= trigger
-        for each in samples
-        if first_s <= each.at_s <= last_s
-    ]
-    return sum(chosen) / max(len(chosen), 1)
 
 
 def mean_delay_ms(samples: Sequence[Sample], first_s: float, last_s: float, broker: str = "") -> float:
