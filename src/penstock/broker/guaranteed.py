@@ -26,12 +26,12 @@ from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.reader import LogReader
 from penstock.broker.pubend.register import MaySee, Register
 from penstock.broker.rooms import Rooms
-from penstock.broker.stream_desk import StreamDesk
+from penstock.broker.stream_desk import StreamDesk, StreamFrame
 from penstock.broker.transit.carrier import SELF, Carrier
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
-from penstock.protocol.frames import ControlFrame, KnowledgeKind, KnowledgeMessage, Nack, Positions, Publish
+from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack, Positions, Publish
 from penstock.protocol.status import GuaranteedStatus, StreamStatus
 from penstock.streams.knowledge import Knowledge
 
@@ -126,8 +126,7 @@ class Guaranteed:
         self._now_ms = now_ms
         self._tracker.begin_turn(now_ms=now_ms)
         self._streams.begin_turn(now_ms)
-        self._streams.on_committed(number)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.on_committed(number))
         if values_only:
             return
         self.full = ""
@@ -200,8 +199,7 @@ class Guaranteed:
         for pubend in self.edges.to_wake(now_ms=now_ms):
             self._carry_out([self.edges.wake(pubend, now_ms=now_ms)])
         self.edges.rest(now_ms=now_ms)
-        self._streams.on_deadline(now_ms=now_ms)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.on_deadline(now_ms=now_ms))
         if self._report_ms is not None and now_ms >= self._report_ms:
             self._report(now_ms)
 
@@ -278,8 +276,7 @@ class Guaranteed:
         self._router.counts["off_path"] += len(frame.hosts) + len(frame.durables) - len(hosts) - len(durables)
         believed = Positions(frame.pubend, hosts, durables)
         self._finality.on_positions(believed, now_ms=now_ms)
-        self._streams.on_positions(believed)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.on_positions(believed))
 
     def next_tick(self, pubend: str) -> int | None:
         """The first tick that a guaranteed pubend of this broker has not announced.
@@ -307,10 +304,9 @@ class Guaranteed:
         if knowledge is not None:
             self._hear([knowledge])
 
-    def on_stream_frame(self, frame: ControlFrame) -> None:
+    def on_stream_frame(self, frame: StreamFrame) -> None:
         """Handles a frame of a host or a pubend about where a subscription begins, or who owns a name."""
-        self._streams.hear(frame)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.hear(frame))
 
     # --- this broker's own clients
 
@@ -330,8 +326,7 @@ class Guaranteed:
 
     def forget_durable(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
         """Asks pubends to forget a durable name, for a client."""
-        self._streams.forget(connection, number, name, pubends, by)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.forget(connection, number, name, pubends, by))
 
     def forgetting(self, connection: int, client: str) -> int:
         """How many requests to forget names are pending, from a connection or from the client with this proven name."""
@@ -343,8 +338,7 @@ class Guaranteed:
 
     def report_durables(self) -> None:
         """Reports the positions of durable subscriptions that have moved."""
-        self._streams.report(self.positions)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.report(self.positions))
 
     def lift(self, floor_ms: int) -> None:
         """Sets the least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
@@ -471,8 +465,7 @@ class Guaranteed:
                 case Doubt():
                     self._hear(self._answers(wish))
                 case OpenAt():
-                    self._streams.open(wish.subscription, wish.pubend)
-                    self._carry_out(self._streams.take_wishes())
+                    self._carry_out(self._streams.open(wish.subscription, wish.pubend))
                 case Begun():
                     self._begun[wish.subscription.key] = wish.subscription
                 case Refusal():
