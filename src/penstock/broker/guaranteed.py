@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.broker.access import Claimant
@@ -17,9 +18,8 @@ from penstock.broker.durable import Append, Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.edges import Edges
-from penstock.broker.host.openings import Forgetting
 from penstock.broker.host.positions import ClientPositions
-from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Refusal, Wish
+from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Refusal, Settled, Wish
 from penstock.broker.peers import Peer
 from penstock.broker.pubend.finality import Finality
 from penstock.broker.pubend.log import PubendLog
@@ -35,12 +35,27 @@ from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack, Posi
 from penstock.protocol.status import GuaranteedStatus, StreamStatus
 from penstock.streams.knowledge import Knowledge
 
-__all__ = ["Guaranteed"]
+__all__ = ["Guaranteed", "News"]
 
 _DURABLES_SHOWN: Final = 100
 _HOSTS_PER_FRAME: Final = 1_000
 _FRAME_BYTES: Final = 64 * 1024
 """Most data in one knowledge message; more is split."""
+
+
+@dataclass(slots=True)
+class News:
+    """The outcome of a turn for this broker's own clients, who are told at its end.
+
+    Not returned by each method: nearly every stimulus can cause some, and a client is told once per turn.
+    """
+
+    refused: list[Refusal] = field(default_factory=list)
+    """Subscriptions that turned out to be impossible; they are to be ended."""
+    settled: list[Settled] = field(default_factory=list)
+    """Requests to forget durable names that can be answered."""
+    begun: dict[int, HostSubscription] = field(default_factory=dict)
+    """Subscriptions that have begun on another pubend, by key."""
 
 
 class Guaranteed:
@@ -77,9 +92,8 @@ class Guaranteed:
         self._streams = StreamDesk(rooms, self._logs, registers, self._commits, self.edges, self._finality)
         self.claims = self._streams.claims
         self._damaged = 0
-        self._begun: dict[int, HostSubscription] = {}
-        """Subscriptions that have begun on another pubend in this turn, by key."""
-        self._refused: list[Refusal] = []
+        self._news: News | None = None
+        """What has happened in this turn so far; None for nothing."""
 
     # --- publishing
 
@@ -322,7 +336,9 @@ class Guaranteed:
             self.report_durables()
         self.edges.unsubscribe(key)
         self._streams.leave(key)
-        self._begun.pop(key, None)
+        if self._news is not None:
+            # The next subscription may get the same key.
+            self._news.begun.pop(key, None)
 
     def forget_durable(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
         """Asks pubends to forget a durable name, for a client."""
@@ -332,10 +348,6 @@ class Guaranteed:
         """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return self._streams.forgetting(connection, client)
 
-    def take_forgotten(self) -> list[Forgetting]:
-        """Returns the requests to forget that can be answered."""
-        return self._streams.take_done()
-
     def report_durables(self) -> None:
         """Reports the positions of durable subscriptions that have moved."""
         self._carry_out(self._streams.report(self.positions))
@@ -344,20 +356,10 @@ class Guaranteed:
         """Sets the least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
         self._carry_out(self.edges.lift(floor_ms))
 
-    @property
-    def has_news(self) -> bool:
-        """Whether clients must be told something about their subscriptions or names."""
-        return bool(self._begun or self._refused or self._streams.has_done)
-
-    def take_begun(self) -> list[HostSubscription]:
-        """Returns the subscriptions that have begun on another pubend since the last call."""
-        begun, self._begun = self._begun, {}
-        return list(begun.values())
-
-    def take_refused(self) -> list[Refusal]:
-        """Returns the subscriptions that turned out to be impossible since the last call."""
-        refused, self._refused = self._refused, []
-        return refused
+    def take_news(self) -> News | None:
+        """Returns what clients must be told about this turn, None if nothing; called once, at its end."""
+        news, self._news = self._news, None
+        return news
 
     # --- what this broker knows of pubends
 
@@ -466,10 +468,19 @@ class Guaranteed:
                     self._hear(self._answers(wish))
                 case OpenAt():
                     self._carry_out(self._streams.open(wish.subscription, wish.pubend))
-                case Begun():
-                    self._begun[wish.subscription.key] = wish.subscription
-                case Refusal():
-                    self._refused.append(wish)
+                case Begun() | Refusal() | Settled():
+                    self._note(wish)
+
+    def _note(self, wish: Begun | Refusal | Settled) -> None:
+        """Adds to the news of this turn."""
+        news = self._news = self._news or News()
+        match wish:
+            case Begun():
+                news.begun[wish.subscription.key] = wish.subscription
+            case Refusal():
+                news.refused.append(wish)
+            case Settled():
+                news.settled.append(wish)
 
     def _hear(self, knowledge: Sequence[Knowledge]) -> None:
         # New knowledge may raise doubts that the cache settles at once: a queue, not recursion.

@@ -14,7 +14,7 @@ from penstock.broker.commits import Commits
 from penstock.broker.due import Due
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.edges import Edges
-from penstock.broker.host.openings import Forgetting, Openings
+from penstock.broker.host.openings import Openings
 from penstock.broker.host.positions import ClientPositions
 from penstock.broker.host.wishes import Refusal, Wish
 from penstock.broker.neighbours.ways import Ways
@@ -92,16 +92,6 @@ class StreamDesk:
         """Asks pubends to forget a durable name, for a client."""
         return self._openings.forget(connection, number, name, pubends, by, now_ms=self._now_ms)
 
-    @property
-    def has_done(self) -> bool:
-        """Whether any requests to forget can be answered."""
-        return bool(self._openings.done)
-
-    def take_done(self) -> list[Forgetting]:
-        """Returns the requests to forget that can be answered."""
-        done, self._openings.done = self._openings.done, []
-        return done
-
     # --- frames of neighbours, and of this broker itself
 
     def hear(self, frame: StreamFrame) -> list[Wish]:
@@ -147,8 +137,7 @@ class StreamDesk:
             case StreamTaken():
                 return self._on_taken(answer)
             case StreamForgotten():
-                self._openings.on_forgotten(answer)
-                return []
+                return self._openings.on_forgotten(answer)
 
     def _on_opened(self, frame: StreamOpened) -> list[Wish]:
         """A pubend says where a subscription begins, or why it cannot."""

@@ -8,7 +8,7 @@ from penstock.broker.access import Claimant
 from penstock.broker.claims import Claims
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.openings import Openings
-from penstock.broker.host.wishes import Begun, Wish
+from penstock.broker.host.wishes import Begun, Settled, Wish
 from penstock.protocol.stream_frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
 NOW_MS = 1_000_000
@@ -221,11 +221,9 @@ def test_a_name_is_forgotten_when_all_pubends_have_answered() -> None:
     assert isinstance(first, StreamForget)
     assert isinstance(second, StreamForget)
     assert (first.durable, first.host, second.pubend) == ("D", "sb", "q")
-    host.openings.on_forgotten(StreamForgotten("p", "sb", first.ticket, existed=True))
-    assert host.openings.done == []
-    host.openings.on_forgotten(StreamForgotten("q", "sb", second.ticket, existed=False))
-    (done,) = host.openings.done
-    assert (done.connection, done.number, done.existed, list(done.pending)) == (7, 3, True, [])
+    assert host.openings.on_forgotten(StreamForgotten("p", "sb", first.ticket, existed=True)) == []
+    settled = host.openings.on_forgotten(StreamForgotten("q", "sb", second.ticket, existed=False))
+    assert settled == [Settled(7, 3, "D", existed=True, problem="", pending=())]
     assert host.openings.next_deadline() is None
 
 
@@ -235,13 +233,13 @@ def test_who_does_not_answer_in_time_is_pending() -> None:
     first, _ = host.take()
     assert isinstance(first, StreamForget)
     host.openings.on_forgotten(StreamForgotten("p", "sb", first.ticket, existed=False))
+    wishes: list[Wish] = []
     for _ in range(20):
-        host.wait(500)
-    (done,) = host.openings.done
-    assert (list(done.pending), done.existed) == (["q"], False)
+        host.now_ms += 500
+        wishes += host.openings.on_deadline(now_ms=host.now_ms)
+    assert wishes == [Settled(7, 3, "D", existed=False, problem="", pending=("q",))]
     assert host.openings.next_deadline() is None
-    host.openings.on_forgotten(StreamForgotten("q", "sb", first.ticket, existed=True))
-    assert len(host.openings.done) == 1
+    assert host.openings.on_forgotten(StreamForgotten("q", "sb", first.ticket, existed=True)) == []
 
 
 def test_a_request_to_forget_that_is_not_answered_is_repeated() -> None:
@@ -257,17 +255,15 @@ def test_a_request_to_forget_that_is_not_answered_is_repeated() -> None:
 
 def test_without_pubends_there_is_nothing_to_forget() -> None:
     host = Host()
-    host.openings.forget(7, 3, "D", [], now_ms=NOW_MS)
-    (done,) = host.openings.done
-    assert (done.existed, list(done.pending)) == (False, [])
+    settled = host.openings.forget(7, 3, "D", [], now_ms=NOW_MS)
+    assert settled == [Settled(7, 3, "D", existed=False, problem="", pending=())]
 
 
 @pytest.mark.parametrize(("pubend", "ticket"), [("p", 999), ("elsewhere", (5 << 20) + 1)])
 def test_nobody_forgets_by_answers_to_what_was_not_asked(pubend: str, ticket: int) -> None:
     host = Host()
     host.openings.forget(7, 3, "D", ["p"], now_ms=NOW_MS)
-    host.openings.on_forgotten(StreamForgotten(pubend, "sb", ticket, existed=False))
-    assert host.openings.done == []
+    assert host.openings.on_forgotten(StreamForgotten(pubend, "sb", ticket, existed=False)) == []
 
 
 def test_requests_to_forget_are_counted_by_connection_and_by_the_name_that_was_proved() -> None:

@@ -8,6 +8,7 @@ authenticate.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 from zlib import crc32
@@ -18,7 +19,7 @@ from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.readiness import Readiness, Waiting
 from penstock.broker.host.subscribers import is_reserved
-from penstock.broker.host.wishes import Refusal
+from penstock.broker.host.wishes import Refusal, Settled
 from penstock.broker.neighbours.filters import HostChange
 from penstock.broker.peers import Guest, Peer, PeerKind, Subscription, guest_of
 from penstock.broker.rooms import Rooms
@@ -286,7 +287,7 @@ class Desk:
         hosted = self._hosted.get(subscription.key) if subscription else None
         return hosted is None or all(pubend in out_of_reach for pubend in self._guaranteed.pending(hosted))
 
-    def tell_begun(self, begun: list[HostSubscription]) -> None:
+    def tell_begun(self, begun: Iterable[HostSubscription]) -> None:
         """Tells clients of the pubends on which subscriptions have begun since they were confirmed."""
         for hosted in begun:
             peer = self._connections.peers.get(hosted.connection)
@@ -344,16 +345,16 @@ class Desk:
     def _claimant(self, guest: Guest, durable: str) -> Claimant:
         return self._settings.access.claimant(guest.client, guest.rule, durable)
 
-    def tell_forgotten(self) -> None:
+    def tell_settled(self, settled: Iterable[Settled]) -> None:
         """Answers requests to forget that all pubends have answered, or that timed out."""
-        for request in self._guaranteed.take_forgotten():
+        for request in settled:
             peer = self._connections.peers.get(request.connection)
             if peer is None:
                 continue
             if request.problem:
                 self.refuse(peer, "forget", request.number, request.problem)
             elif request.existed or request.pending:
-                self._connections.say(peer, Forgotten(request.number, tuple(request.pending)))
+                self._connections.say(peer, Forgotten(request.number, request.pending))
             else:
                 self.refuse(peer, "forget", request.number, f"there is no durable subscription {request.name!r}")
 

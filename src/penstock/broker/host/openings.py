@@ -17,10 +17,10 @@ from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.claims import Claims
 from penstock.broker.due import Due
 from penstock.broker.host.edge import HostSubscription
-from penstock.broker.host.wishes import Wish
+from penstock.broker.host.wishes import Settled, Wish
 from penstock.protocol.frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
-__all__ = ["Forgetting", "Opening", "Openings"]
+__all__ = ["Opening", "Openings"]
 
 _RETRY_MS: Final = 500
 _FORGET_MS: Final = 3_000
@@ -44,7 +44,7 @@ class Opening:
 
 
 @dataclass(slots=True)
-class Forgetting:
+class _Forgetting:
     """A client's request to forget a name."""
 
     connection: int
@@ -80,10 +80,8 @@ class Openings:
         """Tickets of open questions, by subscription and pubend."""
         self._denied: dict[int, Opening] = {}
         """Open questions of subscriptions that were refused because the name belongs to another client."""
-        self._forgettings: dict[int, Forgetting] = {}
+        self._forgettings: dict[int, _Forgetting] = {}
         self.due = Due(self.next_deadline)
-        self.done: list[Forgetting] = []
-        """Requests to forget that were answered or timed out."""
 
     # --- where to begin
 
@@ -165,7 +163,7 @@ class Openings:
 
     def _withdraw(self, subscription: HostSubscription, pubend: str, now_ms: int) -> list[Wish]:
         name, by = subscription.durable, subscription.claimant
-        request = Forgetting(_NOBODY_ASKED, 0, name, by, 0, 0, {pubend: None}, ownership=subscription.ownership)
+        request = _Forgetting(_NOBODY_ASKED, 0, name, by, 0, 0, {pubend: None}, ownership=subscription.ownership)
         return self._forget(request, now_ms)
 
     # --- forgetting
@@ -181,31 +179,37 @@ class Openings:
         self, connection: int, number: int, name: str, pubends: list[str], by: Claimant = NOBODY, *, now_ms: int
     ) -> list[Wish]:
         """Asks these pubends to forget a name."""
-        return self._forget(Forgetting(connection, number, name, by, 0, 0, dict.fromkeys(pubends)), now_ms)
+        return self._forget(_Forgetting(connection, number, name, by, 0, 0, dict.fromkeys(pubends)), now_ms)
 
-    def _forget(self, request: Forgetting, now_ms: int) -> list[Wish]:
+    def _forget(self, request: _Forgetting, now_ms: int) -> list[Wish]:
         self._last += 1
         request.end_ms, request.due_ms = now_ms + _FORGET_MS, now_ms + _RETRY_MS
         self._forgettings[self._last] = request
         self.due.by(request.due_ms)
-        wishes = self._say_forget(self._last)
-        self._settle(self._last)
+        ticket = self._last
+        wishes = self._say_forget(ticket)
+        # Pubends of this broker answer at once, so it may be settled already; or there may be no pubends.
+        if ticket in self._forgettings and not request.pending:
+            wishes += self._settle(ticket)
         return wishes
 
-    def on_forgotten(self, frame: StreamForgotten) -> None:
+    def on_forgotten(self, frame: StreamForgotten) -> list[Wish]:
         """A pubend has forgotten a name, or never knew it."""
         request = self._forgettings.get(frame.ticket)
-        if request is not None:
-            request.pending.pop(frame.pubend, None)
-            request.existed = request.existed or frame.existed
-            request.problem = request.problem or frame.problem
-            self._settle(frame.ticket)
+        if request is None:
+            return []
+        request.pending.pop(frame.pubend, None)
+        request.existed = request.existed or frame.existed
+        request.problem = request.problem or frame.problem
+        return [] if request.pending else self._settle(frame.ticket)
 
-    def _settle(self, ticket: int) -> None:
-        request = self._forgettings.get(ticket)
-        # Pubends of this broker answer at once, so it may be settled already.
-        if request is not None and not request.pending:
-            self.done.append(self._forgettings.pop(ticket))
+    def _settle(self, ticket: int) -> list[Wish]:
+        """Ends a request to forget; its client is told, if it came from one."""
+        request = self._forgettings.pop(ticket)
+        if request.connection == _NOBODY_ASKED:
+            return []
+        pending = tuple(request.pending)
+        return [Settled(request.connection, request.number, request.name, request.existed, request.problem, pending)]
 
     # --- time
 
@@ -223,7 +227,7 @@ class Openings:
         wishes = self._ask_again([ticket for ticket, _ in due], now_ms)
         for ticket, request in list(self._forgettings.items()):
             if request.end_ms <= now_ms:
-                self.done.append(self._forgettings.pop(ticket))
+                wishes += self._settle(ticket)
             elif request.due_ms <= now_ms:
                 request.due_ms = now_ms + _RETRY_MS
                 wishes += self._say_forget(ticket)
