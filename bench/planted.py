@@ -48,9 +48,8 @@ MUTANTS: Final = (
         "broker/guaranteed.py",
         '            self._router.counts["published"] += len(change.messages)\n',
         "            spoken = log.on_committed(log.last_commit, now_ms=now_ms)\n"
-        "            self._now_ms = now_ms\n"
         "            if spoken is not None:\n"
-        "                self._speak(log, spoken)\n",
+        "                self._speak(spoken, now_ms)\n",
     ),
     Mutant(
         "nack-range-forgotten",

@@ -446,7 +446,7 @@ class Broker:
         if news is not None:
             # Refusals first: a subscription may have begun at one pubend and been refused by another.
             for refusal in news.refused:
-                self._neighbourhood.flood(self._desk.refuse_late(refusal))
+                self._neighbourhood.flood(self._desk.refuse_late(refusal, now_ms=now_ms))
             self._desk.tell_settled(news.settled)
             self._desk.tell_begun(news.begun.values())
         if self._readiness.is_waiting:

@@ -60,7 +60,6 @@ class StreamDesk:
         self._openings = Openings(self._name, self.claims, incarnation=incarnation, send=self.hear)
         self._pubends = PubendDesk(rooms.settings, logs, registers, commits)
         self._edges, self._finality = edges, finality
-        self._now_ms = 0
         self._reports = 0
         self._passing: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
         """Positions to forward, by pubend, name and host: two hosts may both believe that they own a name."""
@@ -70,15 +69,11 @@ class StreamDesk:
         """Event counters."""
         return self._pubends.counts
 
-    def begin_turn(self, now_ms: int) -> None:
-        """Sets the time of a new stimulus."""
-        self._now_ms = now_ms
-
     # --- as host
 
-    def open(self, subscription: HostSubscription, pubend: str) -> list[Wish]:
+    def open(self, subscription: HostSubscription, pubend: str, *, now_ms: int) -> list[Wish]:
         """Asks a pubend where a subscription may begin."""
-        return self._openings.ask(subscription, pubend, now_ms=self._now_ms)
+        return self._openings.ask(subscription, pubend, now_ms=now_ms)
 
     def leave(self, key: int) -> None:
         """Withdraws the questions of a subscription that is gone."""
@@ -88,64 +83,66 @@ class StreamDesk:
         """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return self._openings.forgetting(connection, client)
 
-    def forget(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> list[Wish]:
+    def forget(
+        self, connection: int, number: int, name: str, pubends: list[str], by: Claimant, *, now_ms: int
+    ) -> list[Wish]:
         """Asks pubends to forget a durable name, for a client."""
-        return self._openings.forget(connection, number, name, pubends, by, now_ms=self._now_ms)
+        return self._openings.forget(connection, number, name, pubends, by, now_ms=now_ms)
 
     # --- frames of neighbours, and of this broker itself
 
-    def hear(self, frame: StreamFrame) -> list[Wish]:
+    def hear(self, frame: StreamFrame, *, now_ms: int) -> list[Wish]:
         """Handles a frame about a stream, from a neighbour or from this broker itself, or forwards it."""
         match frame:
             case StreamOpen():
-                return self._on_open(frame)
+                return self._on_open(frame, now_ms)
             case StreamForget():
-                return self._on_forget(frame)
+                return self._on_forget(frame, now_ms)
             case StreamOpened() | StreamTaken() | StreamForgotten():
-                return self._on_answer(frame)
+                return self._on_answer(frame, now_ms)
 
-    def _on_open(self, frame: StreamOpen) -> list[Wish]:
+    def _on_open(self, frame: StreamOpen, now_ms: int) -> list[Wish]:
         """Answers a host's question, or forwards it."""
         if frame.pubend not in self._logs:
             self._ways.up(frame.pubend, frame)
             return []
-        tick, answers = self._pubends.open(frame, now_ms=self._now_ms)
-        wishes = self._answer(answers)
+        tick, answers = self._pubends.open(frame, now_ms=now_ms)
+        wishes = self._answer(answers, now_ms)
         if tick is not None:
-            self._finality.report(frame.pubend, frame.host, tick, is_settled=False, now_ms=self._now_ms)
+            self._finality.report(frame.pubend, frame.host, tick, is_settled=False, now_ms=now_ms)
         return wishes
 
-    def _on_forget(self, frame: StreamForget) -> list[Wish]:
+    def _on_forget(self, frame: StreamForget, now_ms: int) -> list[Wish]:
         """A host says that a name is not needed any more."""
         if frame.pubend in self._logs:
-            return self._answer(self._pubends.forget(frame))
+            return self._answer(self._pubends.forget(frame), now_ms)
         self._ways.up(frame.pubend, frame)
         return []
 
-    def _answer(self, answers: list[Answer]) -> list[Wish]:
+    def _answer(self, answers: list[Answer], now_ms: int) -> list[Wish]:
         """Passes on what pubends of this broker have to say to hosts, of which this broker may be one."""
-        return [wish for answer in answers for wish in self._on_answer(answer)]
+        return [wish for answer in answers for wish in self._on_answer(answer, now_ms)]
 
-    def _on_answer(self, answer: Answer) -> list[Wish]:
+    def _on_answer(self, answer: Answer, now_ms: int) -> list[Wish]:
         """Handles what a pubend says to this host, or forwards it."""
         if answer.host != self._name:
             self._ways.down(answer.pubend, answer.host, answer)
             return []
         match answer:
             case StreamOpened():
-                return self._on_opened(answer)
+                return self._on_opened(answer, now_ms)
             case StreamTaken():
-                return self._on_taken(answer)
+                return self._on_taken(answer, now_ms)
             case StreamForgotten():
                 return self._openings.on_forgotten(answer)
 
-    def _on_opened(self, frame: StreamOpened) -> list[Wish]:
+    def _on_opened(self, frame: StreamOpened, now_ms: int) -> list[Wish]:
         """A pubend says where a subscription begins, or why it cannot."""
-        opening, wishes = self._openings.answer(frame, is_leaving=self._is_leaving, now_ms=self._now_ms)
+        opening, wishes = self._openings.answer(frame, is_leaving=self._is_leaving, now_ms=now_ms)
         if opening is None:
-            return wishes + self._openings.on_late(frame, now_ms=self._now_ms)
+            return wishes + self._openings.on_late(frame, now_ms=now_ms)
         subscription = opening.subscription
-        wishes += self._openings.withdraw_if_denied(subscription, frame, now_ms=self._now_ms)
+        wishes += self._openings.withdraw_if_denied(subscription, frame, now_ms=now_ms)
         problem = frame.problem
         if frame.held:
             problem = f"durable subscription {subscription.durable!r} is in use and could not be taken over"
@@ -157,20 +154,20 @@ class StreamDesk:
                 name, ownership = subscription.durable, subscription.ownership
                 former, _ = self._edges.on_taken(name, ownership, subscription.claimant)
                 wishes += self._end(former)
-            wishes += self._edges.on_opened(subscription, frame.pubend, frame.tick, now_ms=self._now_ms)
+            wishes += self._edges.on_opened(subscription, frame.pubend, frame.tick, now_ms=now_ms)
         return wishes
 
     def _is_leaving(self, subscription: HostSubscription) -> bool:
         peer = self._connections.peers.get(subscription.connection)
         return peer is not None and peer.guest is not None and peer.guest.is_leaving
 
-    def _on_taken(self, frame: StreamTaken) -> list[Wish]:
+    def _on_taken(self, frame: StreamTaken, now_ms: int) -> list[Wish]:
         """A durable name has a new owner."""
         lower, higher = self._edges.on_taken(frame.durable, frame.ownership)
         wishes = self._end(lower)
         for subscription in higher:
             # The pubend does not know our claim yet.
-            wishes += self._openings.ask(subscription, frame.pubend, now_ms=self._now_ms)
+            wishes += self._openings.ask(subscription, frame.pubend, now_ms=now_ms)
         return wishes
 
     def _end(self, subscriptions: list[HostSubscription]) -> list[Wish]:
@@ -183,20 +180,20 @@ class StreamDesk:
             self._openings.leave(subscription.key)
         return wishes
 
-    def on_committed(self, number: int) -> list[Wish]:
+    def on_committed(self, number: int, *, now_ms: int) -> list[Wish]:
         """Commits up to this number are durable: passes on the answers that waited for them."""
-        return self._answer(self._pubends.on_committed(number))
+        return self._answer(self._pubends.on_committed(number), now_ms)
 
     # --- positions of durable subscriptions
 
-    def on_positions(self, frame: Positions) -> list[Wish]:
+    def on_positions(self, frame: Positions, *, now_ms: int) -> list[Wish]:
         """Takes the positions of durable subscriptions downstream that have moved."""
         wishes: list[Wish] = []
         for name, ownership, tick, host in frame.durables:
-            wishes += self._pass(frame.pubend, name, ownership, tick, host)
+            wishes += self._pass(frame.pubend, name, ownership, tick, host, now_ms)
         return wishes
 
-    def report(self, positions: ClientPositions) -> list[Wish]:
+    def report(self, positions: ClientPositions, *, now_ms: int) -> list[Wish]:
         """Reports the positions that have moved here, together with those reported to this broker."""
         self._reports += 1
         if self._reports % _REMARK_EVERY == 0:
@@ -204,7 +201,7 @@ class StreamDesk:
         wishes: list[Wish] = []
         for pubend, moved in positions.take_moved().items():
             for name, (ownership, tick) in moved.items():
-                wishes += self._pass(pubend, name, ownership, tick, self._name)
+                wishes += self._pass(pubend, name, ownership, tick, self._name, now_ms)
         self.pass_on()
         return wishes
 
@@ -221,9 +218,9 @@ class StreamDesk:
         for change in self._pubends.changes():
             commits.add(change)
 
-    def _pass(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> list[Wish]:
+    def _pass(self, pubend: str, name: str, ownership: int, tick: int, host: str, now_ms: int) -> list[Wish]:
         if pubend in self._logs:
-            return self._answer(self._pubends.move(pubend, name, ownership, tick, host))
+            return self._answer(self._pubends.move(pubend, name, ownership, tick, host), now_ms)
         passing = self._passing.setdefault(pubend, {})
         # No pubend keeps more names than this; a position that is left out is reported again.
         if len(passing) < self._durables_max or (name, host) in passing:

@@ -22,7 +22,8 @@ class Host:
         self.openings = Openings("sb", Claims(3), incarnation=5, send=self._send)
         self.now_ms = NOW_MS
 
-    def _send(self, frame: object) -> list[Wish]:
+    def _send(self, frame: object, *, now_ms: int) -> list[Wish]:
+        assert now_ms == self.now_ms
         self.said.append(frame)
         return []
 
@@ -82,7 +83,8 @@ def test_a_claim_is_raised_at_pubends_that_answer_at_once() -> None:
     asked = [host.ask(wanted, pubend) for pubend in ("far", "near-1", "near-2")]
     settled: list[str] = []
 
-    def answer_at_once(frame: object) -> list[Wish]:
+    def answer_at_once(frame: object, *, now_ms: int) -> list[Wish]:
+        assert now_ms == host.now_ms
         assert isinstance(frame, StreamOpen)
         if frame.pubend == "far":
             return []
@@ -201,7 +203,8 @@ def test_questions_of_two_lives_are_told_apart() -> None:
     def ticket(incarnation: int) -> int:
         said: list[StreamOpen | StreamForget] = []
 
-        def send(frame: StreamOpen | StreamForget) -> list[Wish]:
+        def send(frame: StreamOpen | StreamForget, *, now_ms: int) -> list[Wish]:
+            assert now_ms == NOW_MS
             said.append(frame)
             return []
 

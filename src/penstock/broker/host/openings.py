@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.claims import Claims
@@ -20,7 +20,7 @@ from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.wishes import Settled, Wish
 from penstock.protocol.frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
-__all__ = ["Opening", "Openings"]
+__all__ = ["Opening", "Openings", "Send"]
 
 _RETRY_MS: Final = 500
 _FORGET_MS: Final = 3_000
@@ -62,11 +62,23 @@ class _Forgetting:
     """If not 0: forget the name only if this claim holds it."""
 
 
+class Send(Protocol):
+    """How questions get to their pubends."""
+
+    def __call__(self, frame: StreamOpen | StreamForget, *, now_ms: int) -> list[Wish]:
+        """Sends a question; if the pubend answers at once, returns what the answer requires."""
+
+
 class Openings:
     """The questions of one host."""
 
     def __init__(
-        self, host: str, claims: Claims, *, incarnation: int, send: Callable[[StreamOpen | StreamForget], list[Wish]]
+        self,
+        host: str,
+        claims: Claims,
+        *,
+        incarnation: int,
+        send: Send,
     ) -> None:
         """Pubends of this broker answer at once, so sending a question may settle it and cause wishes."""
         self._host = host
@@ -94,7 +106,7 @@ class Openings:
         tickets[pubend] = self._last
         self._openings[self._last] = Opening(subscription, pubend, now_ms + _RETRY_MS)
         self.due.by(now_ms + _RETRY_MS)
-        return self._say(self._last)
+        return self._say(self._last, now_ms)
 
     def answer(
         self, frame: StreamOpened, *, is_leaving: Callable[[HostSubscription], bool], now_ms: int
@@ -187,7 +199,7 @@ class Openings:
         self._forgettings[self._last] = request
         self.due.by(request.due_ms)
         ticket = self._last
-        wishes = self._say_forget(ticket)
+        wishes = self._say_forget(ticket, now_ms)
         # Pubends of this broker answer at once, so it may be settled already; or there may be no pubends.
         if ticket in self._forgettings and not request.pending:
             wishes += self._settle(ticket)
@@ -230,7 +242,7 @@ class Openings:
                 wishes += self._settle(ticket)
             elif request.due_ms <= now_ms:
                 request.due_ms = now_ms + _RETRY_MS
-                wishes += self._say_forget(ticket)
+                wishes += self._say_forget(ticket, now_ms)
         return wishes
 
     def _ask_again(self, tickets: list[int], now_ms: int) -> list[Wish]:
@@ -239,18 +251,18 @@ class Openings:
             # Pubends of this broker answer at once, so asking one may settle others.
             if ticket in self._openings:
                 self._postpone(ticket, now_ms)
-                wishes += self._say(ticket)
+                wishes += self._say(ticket, now_ms)
         return wishes
 
-    def _say_forget(self, ticket: int) -> list[Wish]:
+    def _say_forget(self, ticket: int, now_ms: int) -> list[Wish]:
         request = self._forgettings[ticket]
         wishes: list[Wish] = []
         for pubend in list(request.pending):
             forget = StreamForget(pubend, self._host, ticket, request.name, *request.by, request.ownership)
-            wishes += self._send(forget)
+            wishes += self._send(forget, now_ms=now_ms)
         return wishes
 
-    def _say(self, ticket: int) -> list[Wish]:
+    def _say(self, ticket: int, now_ms: int) -> list[Wish]:
         opening = self._openings[ticket]
         subscription, pubend = opening.subscription, opening.pubend
         return self._send(
@@ -264,7 +276,8 @@ class Openings:
                 subscription.ownership,
                 subscription.resumes and pubend in subscription.positions,
                 *subscription.claimant,
-            )
+            ),
+            now_ms=now_ms,
         )
 
     def _postpone(self, ticket: int, now_ms: int) -> None:
