@@ -48,9 +48,8 @@ MUTANTS: Final = (
         "broker/guaranteed.py",
         '            self._router.counts["published"] += len(change.messages)\n',
         "            spoken = log.on_committed(log.last_commit, now_ms=now_ms)\n"
-        "            self._now_ms = now_ms\n"
         "            if spoken is not None:\n"
-        "                self._speak(log, spoken)\n",
+        "                self._speak(spoken, now_ms)\n",
     ),
     Mutant(
         "nack-range-forgotten",
@@ -191,8 +190,8 @@ MUTANTS: Final = (
         "answers-before-commit",
         "a durable name is given away before the register is durable",
         "broker/pubend/desk.py",
-        "        self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))\n        if former:",
-        "        self._send(frame.pubend, frame.host, answer)\n        if former:",
+        "        self._later(frame, register, former, tick)\n        return tick, []\n",
+        "        self._later(frame, register, former, tick)\n        return tick, [_answer(frame, tick)]\n",
     ),
     Mutant(
         "name-not-registered",
@@ -350,7 +349,7 @@ MUTANTS: Final = (
         "two-owners-at-a-host",
         "who claims a durable name does not end a former owner at the same host",
         "broker/stream_desk.py",
-        "self._end_below(later.durable, later.ownership, later.claimant)",
+        "wishes += self._end(former)",
         "pass",
         tests=("tests/broker/test_stream_desk.py",),
     ),

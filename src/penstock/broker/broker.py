@@ -442,11 +442,13 @@ class Broker:
         if self._router.heard:
             self._mechanisms.hear(now_ms=now_ms)
         self._neighbourhood.acknowledge()
-        if self._guaranteed.has_news:
-            for refusal in self._guaranteed.take_refused():
-                self._neighbourhood.flood(self._desk.refuse_late(refusal))
-            self._desk.tell_forgotten()
-            self._desk.tell_begun(self._guaranteed.take_begun())
+        news = self._guaranteed.take_news()
+        if news is not None:
+            # Refusals first: a subscription may have begun at one pubend and been refused by another.
+            for refusal in news.refused:
+                self._neighbourhood.flood(self._desk.refuse_late(refusal, now_ms=now_ms))
+            self._desk.tell_settled(news.settled)
+            self._desk.tell_begun(news.begun.values())
         if self._readiness.is_waiting:
             if self._subscribed:
                 # Once per turn, however many subscriptions came in it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.broker.access import Claimant
@@ -17,30 +18,44 @@ from penstock.broker.durable import Append, Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.edges import Edges
-from penstock.broker.host.openings import Forgetting
 from penstock.broker.host.positions import ClientPositions
-from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Refusal, Wish
+from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Refusal, Settled, Wish
 from penstock.broker.peers import Peer
 from penstock.broker.pubend.finality import Finality
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.reader import LogReader
 from penstock.broker.pubend.register import MaySee, Register
 from penstock.broker.rooms import Rooms
-from penstock.broker.stream_desk import StreamDesk
+from penstock.broker.stream_desk import StreamDesk, StreamFrame
 from penstock.broker.transit.carrier import SELF, Carrier
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
-from penstock.protocol.frames import ControlFrame, KnowledgeKind, KnowledgeMessage, Nack, Positions, Publish
+from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack, Positions, Publish
 from penstock.protocol.status import GuaranteedStatus, StreamStatus
 from penstock.streams.knowledge import Knowledge
 
-__all__ = ["Guaranteed"]
+__all__ = ["Guaranteed", "News"]
 
 _DURABLES_SHOWN: Final = 100
 _HOSTS_PER_FRAME: Final = 1_000
 _FRAME_BYTES: Final = 64 * 1024
 """Most data in one knowledge message; more is split."""
+
+
+@dataclass(slots=True)
+class News:
+    """The outcome of a turn for this broker's own clients, who are told at its end.
+
+    Not returned by each method: nearly every stimulus can cause some, and a client is told once per turn.
+    """
+
+    refused: list[Refusal] = field(default_factory=list)
+    """Subscriptions that turned out to be impossible; they are to be ended."""
+    settled: list[Settled] = field(default_factory=list)
+    """Requests to forget durable names that can be answered."""
+    begun: dict[int, HostSubscription] = field(default_factory=dict)
+    """Subscriptions that have begun on another pubend, by key."""
 
 
 class Guaranteed:
@@ -63,7 +78,6 @@ class Guaranteed:
         }
         self._commits = Commits()
         self._reader = LogReader()
-        self._now_ms = 0
         self._report_ms: int | None = None
         self._due = Due(self.next_deadline)
         self._started_ms = 0
@@ -77,9 +91,8 @@ class Guaranteed:
         self._streams = StreamDesk(rooms, self._logs, registers, self._commits, self.edges, self._finality)
         self.claims = self._streams.claims
         self._damaged = 0
-        self._begun: dict[int, HostSubscription] = {}
-        """Subscriptions that have begun on another pubend in this turn, by key."""
-        self._refused: list[Refusal] = []
+        self._news: News | None = None
+        """What has happened in this turn so far; None for nothing."""
 
     # --- publishing
 
@@ -123,11 +136,8 @@ class Guaranteed:
 
     def on_committed(self, number: int, *, now_ms: int, values_only: bool = False) -> None:
         """Commits up to this number are durable, or only their named values: announces what was in them."""
-        self._now_ms = now_ms
         self._tracker.begin_turn(now_ms=now_ms)
-        self._streams.begin_turn(now_ms)
-        self._streams.on_committed(number)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.on_committed(number, now_ms=now_ms), now_ms)
         if values_only:
             return
         self.full = ""
@@ -136,7 +146,7 @@ class Guaranteed:
         for log in self._logs.values():
             spoken = log.on_committed(number, now_ms=now_ms)
             if spoken is not None:
-                self._speak(spoken)
+                self._speak(spoken, now_ms)
 
     def on_full(self, reason: str) -> None:
         """A commit must wait for space."""
@@ -154,7 +164,6 @@ class Guaranteed:
         now_ms: int,
     ) -> None:
         """A read of a log has ended: sends the answer to those who asked."""
-        self._now_ms = now_ms
         self._reader.bound(self._filters.effort)
         read = self._reader.on_read(number, last if damaged is None else max(last, damaged.last))
         if read is None:
@@ -163,16 +172,16 @@ class Guaranteed:
         log = self._logs[read.pubend]
         first, last = max(read.first, log.trimmed_below), min(last, log.promised)
         if first > read.first:
-            self._lose(read.pubend, read.first, first - 1)
+            self._lose(read.pubend, read.first, first - 1, now_ms)
         if last >= first:
             kept = [each for each in messages if each[0] >= first]
             ticks, bodies = [tick for tick, _ in kept], [body for _, body in kept]
             answer = Knowledge(read.pubend, first, last, ticks, bodies, kind=KnowledgeKind.ANSWER)
-            self._tell(answer)
+            self._tell(answer, now_ms)
         if damaged is not None and damaged.last >= log.trimmed_below:
             self._damaged += 1
             self._connections.record("damaged-record", pubend=read.pubend, first=damaged.first, last=damaged.last)
-            self._lose(read.pubend, max(read.first, damaged.first), damaged.last)
+            self._lose(read.pubend, max(read.first, damaged.first), damaged.last, now_ms)
 
     # --- time
 
@@ -187,7 +196,6 @@ class Guaranteed:
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Does what is due: silence, leases, questions, reports."""
-        self._now_ms = now_ms
         for log in self._logs.values():
             if now_ms >= log.next_deadline():
                 renewal = None if self.full else log.renewal(now_ms=now_ms)
@@ -195,21 +203,18 @@ class Guaranteed:
                     self._append(log, renewal)
                 spoken = log.silence(now_ms=now_ms)
                 if spoken is not None:
-                    self._speak(spoken)
+                    self._speak(spoken, now_ms)
         self.carrier.on_deadline(now_ms=now_ms)
         for pubend in self.edges.to_wake(now_ms=now_ms):
-            self._carry_out([self.edges.wake(pubend, now_ms=now_ms)])
+            self._carry_out([self.edges.wake(pubend, now_ms=now_ms)], now_ms)
         self.edges.rest(now_ms=now_ms)
-        self._streams.on_deadline(now_ms=now_ms)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.on_deadline(now_ms=now_ms), now_ms)
         if self._report_ms is not None and now_ms >= self._report_ms:
             self._report(now_ms)
 
     def begin_turn(self, *, now_ms: int) -> None:
-        """Sets the time of a new stimulus; the first one starts the pubends."""
-        self._now_ms = now_ms
+        """Tells the tracker the time of a new stimulus; the first one starts the pubends."""
         self._tracker.begin_turn(now_ms=now_ms)
-        self._streams.begin_turn(now_ms)
         if self._report_ms is None:
             self._started_ms, self._report_ms = now_ms, now_ms + self._settings.report_ms
             self._due.by(self._report_ms)
@@ -235,7 +240,7 @@ class Guaranteed:
         is_settled = now_ms >= self._started_ms + self._settings.grace_ms
         for pubend, tick in self.positions.of_host(now_ms=now_ms):
             self._finality.report(pubend, self._settings.name, tick, is_settled=is_settled, now_ms=now_ms)
-        self.report_durables()
+        self.report_durables(now_ms=now_ms)
         self._pass_on()
         # In one commit: a trim becomes durable together with the positions that allowed it.
         self.keep_positions()
@@ -278,8 +283,7 @@ class Guaranteed:
         self._router.counts["off_path"] += len(frame.hosts) + len(frame.durables) - len(hosts) - len(durables)
         believed = Positions(frame.pubend, hosts, durables)
         self._finality.on_positions(believed, now_ms=now_ms)
-        self._streams.on_positions(believed)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.on_positions(believed, now_ms=now_ms), now_ms)
 
     def next_tick(self, pubend: str) -> int | None:
         """The first tick that a guaranteed pubend of this broker has not announced.
@@ -298,78 +302,65 @@ class Guaranteed:
         """Answers a neighbour's request for ticks that it does not know."""
         _, gaps = self.carrier.on_nack(peer.name, nack, now_ms=now_ms)
         for gap in gaps:
-            for lost in self._look_up(nack, peer.name, gap):
+            for lost in self._look_up(nack, peer.name, gap, now_ms):
                 self.carrier.answer(peer.name, lost, nack.host)
 
     def on_knowledge(self, peer: Peer, frame: KnowledgeMessage, *, now_ms: int) -> None:
         """Handles knowledge from a neighbour."""
         knowledge = self.carrier.on_message(peer, frame, now_ms=now_ms)
         if knowledge is not None:
-            self._hear([knowledge])
+            self._hear([knowledge], now_ms)
 
-    def on_stream_frame(self, frame: ControlFrame) -> None:
+    def on_stream_frame(self, frame: StreamFrame, *, now_ms: int) -> None:
         """Handles a frame of a host or a pubend about where a subscription begins, or who owns a name."""
-        self._streams.hear(frame)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.hear(frame, now_ms=now_ms), now_ms)
 
     # --- this broker's own clients
 
     def subscribe(self, subscription: HostSubscription, *, now_ms: int) -> None:
         """Adds a subscription of a client or a mechanism: it begins on each pubend as soon as it can."""
-        self._carry_out(self.edges.subscribe(subscription, now_ms=now_ms))
+        self._carry_out(self.edges.subscribe(subscription, now_ms=now_ms), now_ms)
 
-    def unsubscribe(self, key: int) -> None:
+    def unsubscribe(self, key: int, *, now_ms: int) -> None:
         """Removes a subscription."""
         hosted = self.edges.subscriptions.get(key)
         if hosted is not None and hosted.durable:
             # What it has acknowledged must be known before anybody claims its name again.
-            self.report_durables()
+            self.report_durables(now_ms=now_ms)
         self.edges.unsubscribe(key)
         self._streams.leave(key)
-        self._begun.pop(key, None)
+        if self._news is not None:
+            # The next subscription may get the same key.
+            self._news.begun.pop(key, None)
 
-    def forget_durable(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
+    def forget_durable(
+        self, connection: int, number: int, name: str, pubends: list[str], by: Claimant, *, now_ms: int
+    ) -> None:
         """Asks pubends to forget a durable name, for a client."""
-        self._streams.forget(connection, number, name, pubends, by)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.forget(connection, number, name, pubends, by, now_ms=now_ms), now_ms)
 
     def forgetting(self, connection: int, client: str) -> int:
         """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return self._streams.forgetting(connection, client)
 
-    def take_forgotten(self) -> list[Forgetting]:
-        """Returns the requests to forget that can be answered."""
-        return self._streams.take_done()
-
-    def report_durables(self) -> None:
+    def report_durables(self, *, now_ms: int) -> None:
         """Reports the positions of durable subscriptions that have moved."""
-        self._streams.report(self.positions)
-        self._carry_out(self._streams.take_wishes())
+        self._carry_out(self._streams.report(self.positions, now_ms=now_ms), now_ms)
 
-    def lift(self, floor_ms: int) -> None:
+    def lift(self, floor_ms: int, *, now_ms: int) -> None:
         """Sets the least NACK window of catch-ups, while a token allows bulk recovery; 0 for none."""
-        self._carry_out(self.edges.lift(floor_ms))
+        self._carry_out(self.edges.lift(floor_ms), now_ms)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether clients must be told something about their subscriptions or names."""
-        return bool(self._begun or self._refused or self._streams.has_done)
-
-    def take_begun(self) -> list[HostSubscription]:
-        """Returns the subscriptions that have begun on another pubend since the last call."""
-        begun, self._begun = self._begun, {}
-        return list(begun.values())
-
-    def take_refused(self) -> list[Refusal]:
-        """Returns the subscriptions that turned out to be impossible since the last call."""
-        refused, self._refused = self._refused, []
-        return refused
+    def take_news(self) -> News | None:
+        """Returns what clients must be told about this turn, None if nothing; called once, at its end."""
+        news, self._news = self._news, None
+        return news
 
     # --- what this broker knows of pubends
 
     def confirm(self, pubend: str, version: int, tick: int, *, now_ms: int) -> None:
         """From this tick on, the path from a pubend includes this version of this broker's filter."""
-        self._carry_out(self.edges.confirm(pubend, version, tick, now_ms=now_ms))
+        self._carry_out(self.edges.confirm(pubend, version, tick, now_ms=now_ms), now_ms)
 
     def confirm_own(self, version: int, *, now_ms: int) -> None:
         """Confirms this broker's filter for its own pubends, which know it at once."""
@@ -451,52 +442,60 @@ class Guaranteed:
 
     # --- inside
 
-    def _speak(self, knowledge: Knowledge) -> None:
+    def _speak(self, knowledge: Knowledge, now_ms: int) -> None:
         for part in knowledge.parts(_FRAME_BYTES):
-            self._tell(part)
+            self._tell(part, now_ms)
 
-    def _tell(self, knowledge: Knowledge) -> None:
+    def _tell(self, knowledge: Knowledge, now_ms: int) -> None:
         """Sends what a pubend of this broker knows to everybody, including this broker's own streams."""
-        self.carrier.tell(knowledge, now_ms=self._now_ms)
-        self._hear([knowledge])
+        self.carrier.tell(knowledge, now_ms=now_ms)
+        self._hear([knowledge], now_ms)
 
-    def _lose(self, pubend: str, first: int, last: int) -> None:
+    def _lose(self, pubend: str, first: int, last: int, now_ms: int) -> None:
         """Tells those who asked for these ticks that nobody will ever know them."""
-        self._tell(Knowledge(pubend, first, last, kind=KnowledgeKind.LOST))
+        self._tell(Knowledge(pubend, first, last, kind=KnowledgeKind.LOST), now_ms)
 
-    def _carry_out(self, wishes: Sequence[Wish]) -> None:
+    def _carry_out(self, wishes: Sequence[Wish], now_ms: int) -> None:
         """Carries out the host's wishes, in order."""
         for wish in wishes:
             match wish:
                 case Doubt():
-                    self._hear(self._answers(wish))
+                    self._hear(self._answers(wish, now_ms), now_ms)
                 case OpenAt():
-                    self._streams.open(wish.subscription, wish.pubend)
-                    self._carry_out(self._streams.take_wishes())
-                case Begun():
-                    self._begun[wish.subscription.key] = wish.subscription
-                case Refusal():
-                    self._refused.append(wish)
+                    self._carry_out(self._streams.open(wish.subscription, wish.pubend, now_ms=now_ms), now_ms)
+                case Begun() | Refusal() | Settled():
+                    self._note(wish)
 
-    def _hear(self, knowledge: Sequence[Knowledge]) -> None:
+    def _note(self, wish: Begun | Refusal | Settled) -> None:
+        """Adds to the news of this turn."""
+        news = self._news = self._news or News()
+        match wish:
+            case Begun():
+                news.begun[wish.subscription.key] = wish.subscription
+            case Refusal():
+                news.refused.append(wish)
+            case Settled():
+                news.settled.append(wish)
+
+    def _hear(self, knowledge: Sequence[Knowledge], now_ms: int) -> None:
         # New knowledge may raise doubts that the cache settles at once: a queue, not recursion.
         waiting = deque(knowledge)
         while waiting:
             doubt = self.edges.hear(waiting.popleft())
             if doubt is not None:
-                waiting.extend(self._answers(doubt))
+                waiting.extend(self._answers(doubt, now_ms))
 
-    def _answers(self, doubt: Doubt) -> list[Knowledge]:
+    def _answers(self, doubt: Doubt, now_ms: int) -> list[Knowledge]:
         """Asks whoever may know; returns what is known here."""
         answers: list[Knowledge] = []
-        for nack in self.edges.questions(doubt.pubend, now_ms=self._now_ms):
-            known, gaps = self.carrier.on_nack(SELF, nack, now_ms=self._now_ms)
+        for nack in self.edges.questions(doubt.pubend, now_ms=now_ms):
+            known, gaps = self.carrier.on_nack(SELF, nack, now_ms=now_ms)
             answers += known
             for gap in gaps:
-                answers += self._look_up(nack, SELF, gap)
+                answers += self._look_up(nack, SELF, gap, now_ms)
         return answers
 
-    def _look_up(self, nack: Nack, child: str, gap: TickRange) -> list[Knowledge]:
+    def _look_up(self, nack: Nack, child: str, gap: TickRange, now_ms: int) -> list[Knowledge]:
         """Looks up ticks in the log of a pubend here that are in no cache; returns those that nobody will ever know."""
         log = self._logs.get(nack.pubend)
         lost: list[Knowledge] = []
@@ -513,6 +512,6 @@ class Guaranteed:
             self._reader.bound(self._filters.effort)
             # Reads only what was not requested recently: all who ask get the same answer.
             wanted = TickRange._make((first, last))
-            for part in self.carrier.asked(nack.pubend, child, wanted, now_ms=self._now_ms):
+            for part in self.carrier.asked(nack.pubend, child, wanted, now_ms=now_ms):
                 self._reader.want(nack.pubend, part.first, part.last)
         return lost

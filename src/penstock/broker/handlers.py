@@ -51,15 +51,15 @@ def stream_handlers(
     """Handlers for frames about guaranteed streams: from hosts up a pubend's tree, from the pubend down."""
     upward: dict[type, Handler] = {
         f.Nack: lambda peer, frame, now_ms: guaranteed.on_nack(peer, frame, now_ms=now_ms),
-        f.StreamOpen: lambda _, frame, __: guaranteed.on_stream_frame(frame),
-        f.StreamForget: lambda _, frame, __: guaranteed.on_stream_frame(frame),
+        f.StreamOpen: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
+        f.StreamForget: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.LogRequest: lambda _, frame, __: logs.on_request(frame),
         f.CongestionAlert: lambda _, frame, now_ms: congestion.on_alert(frame, now_ms=now_ms),
     }
     downward: dict[type, Handler] = {
-        f.StreamOpened: lambda _, frame, __: guaranteed.on_stream_frame(frame),
-        f.StreamTaken: lambda _, frame, __: guaranteed.on_stream_frame(frame),
-        f.StreamForgotten: lambda _, frame, __: guaranteed.on_stream_frame(frame),
+        f.StreamOpened: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
+        f.StreamTaken: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
+        f.StreamForgotten: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.LogSpan: lambda _, frame, __: logs.on_span(frame),
         f.LogAnswer: lambda _, frame, __: logs.on_answer(frame),
         f.CongestionQuery: lambda _, frame, now_ms: congestion.on_query(frame, now_ms=now_ms),
@@ -110,8 +110,8 @@ def client_handlers(
             f.Publish: lambda peer, frame, now_ms: intake.publish(peer, frame, now_ms=now_ms),
             f.RefusedAck: lambda peer, frame, now_ms: intake.confirm(peer, frame, now_ms=now_ms),
             f.Acknowledge: lambda peer, frame, _: positions.acknowledge(peer, frame),
-            f.Forget: lambda peer, frame, _: desk.forget(peer, frame),
-            f.Unsubscribe: lambda peer, frame, _: flood(desk.unsubscribe(peer, frame)),
+            f.Forget: lambda peer, frame, now_ms: desk.forget(peer, frame, now_ms=now_ms),
+            f.Unsubscribe: lambda peer, frame, now_ms: flood(desk.unsubscribe(peer, frame, now_ms=now_ms)),
             f.ReadRequest: lambda peer, frame, now_ms: logs.on_read_request(peer, frame, now_ms=now_ms),
             f.Moved: lambda peer, frame, now_ms: migrations.on_moved(peer, frame, now_ms=now_ms),
             f.MoveFailed: lambda peer, frame, _: migrations.on_failed(peer, frame),

@@ -6,7 +6,7 @@ A broker forwards what is not for it; as host it asks (``Openings``), as pubend 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from penstock.broker.access import Claimant
 from penstock.broker.claims import Claims
@@ -14,19 +14,22 @@ from penstock.broker.commits import Commits
 from penstock.broker.due import Due
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.edges import Edges
-from penstock.broker.host.openings import Forgetting, Openings
+from penstock.broker.host.openings import Openings
 from penstock.broker.host.positions import ClientPositions
 from penstock.broker.host.wishes import Refusal, Wish
 from penstock.broker.neighbours.ways import Ways
-from penstock.broker.pubend.desk import PubendDesk
+from penstock.broker.pubend.desk import Answer, PubendDesk
 from penstock.broker.pubend.finality import Finality
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Register
 from penstock.broker.rooms import Rooms
-from penstock.protocol.frames import ControlFrame, Positions
+from penstock.protocol.frames import Positions
 from penstock.protocol.stream_frames import StreamForget, StreamForgotten, StreamOpen, StreamOpened, StreamTaken
 
-__all__ = ["StreamDesk"]
+__all__ = ["StreamDesk", "StreamFrame"]
+
+StreamFrame: TypeAlias = StreamOpen | StreamForget | Answer
+"""What hosts and pubends say to each other about where subscriptions begin and who owns names."""
 
 _DURABLES_PER_FRAME: Final = 1_000
 _REMARK_EVERY: Final = 10
@@ -34,7 +37,10 @@ _REMARK_EVERY: Final = 10
 
 
 class StreamDesk:
-    """One broker's part in settling where subscriptions begin and who owns durable names."""
+    """One broker's part in settling where subscriptions begin and who owns durable names.
+
+    Returns what its answers require of this broker's own streams and clients, as wishes in the order of their causes.
+    """
 
     def __init__(
         self,
@@ -49,36 +55,25 @@ class StreamDesk:
         self._durables_max = rooms.settings.durables_max
         self.claims = Claims(rooms.settings.number)
         self._logs = logs
-        self._ways = Ways(rooms, logs, self.hear)
+        self._ways = Ways(rooms, logs)
         incarnation = rooms.filters.incarnation
-        self._openings = Openings(self._name, self.claims, incarnation=incarnation, send=self._ways.up)
-        self._pubends = PubendDesk(rooms.settings, logs, registers, commits, send=self._ways.down)
+        self._openings = Openings(self._name, self.claims, incarnation=incarnation, send=self.hear)
+        self._pubends = PubendDesk(rooms.settings, logs, registers, commits)
         self._edges, self._finality = edges, finality
-        self._now_ms = 0
         self._reports = 0
         self._passing: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
         """Positions to forward, by pubend, name and host: two hosts may both believe that they own a name."""
-        self._wishes: list[Wish] = []
 
     @property
     def counts(self) -> dict[str, int]:
         """Event counters."""
         return self._pubends.counts
 
-    def begin_turn(self, now_ms: int) -> None:
-        """Sets the time of a new stimulus."""
-        self._now_ms = now_ms
-
-    def take_wishes(self) -> list[Wish]:
-        """Returns what the last calls require of this broker's own streams; to be called after each of them."""
-        wishes, self._wishes = self._wishes, []
-        return wishes
-
     # --- as host
 
-    def open(self, subscription: HostSubscription, pubend: str) -> None:
+    def open(self, subscription: HostSubscription, pubend: str, *, now_ms: int) -> list[Wish]:
         """Asks a pubend where a subscription may begin."""
-        self._openings.ask(subscription, pubend, now_ms=self._now_ms)
+        return self._openings.ask(subscription, pubend, now_ms=now_ms)
 
     def leave(self, key: int) -> None:
         """Withdraws the questions of a subscription that is gone."""
@@ -88,129 +83,130 @@ class StreamDesk:
         """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return self._openings.forgetting(connection, client)
 
-    def forget(self, connection: int, number: int, name: str, pubends: list[str], by: Claimant) -> None:
+    def forget(
+        self, connection: int, number: int, name: str, pubends: list[str], by: Claimant, *, now_ms: int
+    ) -> list[Wish]:
         """Asks pubends to forget a durable name, for a client."""
-        self._openings.forget(connection, number, name, pubends, by, now_ms=self._now_ms)
-
-    @property
-    def has_done(self) -> bool:
-        """Whether any requests to forget can be answered."""
-        return bool(self._openings.done)
-
-    def take_done(self) -> list[Forgetting]:
-        """Returns the requests to forget that can be answered."""
-        done, self._openings.done = self._openings.done, []
-        return done
+        return self._openings.forget(connection, number, name, pubends, by, now_ms=now_ms)
 
     # --- frames of neighbours, and of this broker itself
 
-    def hear(self, frame: ControlFrame) -> None:
-        """Handles a frame about a stream, from a neighbour or from this broker itself."""
+    def hear(self, frame: StreamFrame, *, now_ms: int) -> list[Wish]:
+        """Handles a frame about a stream, from a neighbour or from this broker itself, or forwards it."""
         match frame:
             case StreamOpen():
-                self._on_open(frame)
-            case StreamOpened():
-                self._on_opened(frame)
-            case StreamTaken():
-                self._on_taken(frame)
+                return self._on_open(frame, now_ms)
             case StreamForget():
-                self._on_forget(frame)
-            case StreamForgotten():
-                self._on_forgotten(frame)
-            case Positions():
-                self.on_positions(frame)
+                return self._on_forget(frame, now_ms)
+            case StreamOpened() | StreamTaken() | StreamForgotten():
+                return self._on_answer(frame, now_ms)
 
-    def _on_open(self, frame: StreamOpen) -> None:
+    def _on_open(self, frame: StreamOpen, now_ms: int) -> list[Wish]:
         """Answers a host's question, or forwards it."""
         if frame.pubend not in self._logs:
             self._ways.up(frame.pubend, frame)
-            return
-        tick = self._pubends.open(frame, now_ms=self._now_ms)
+            return []
+        tick, answers = self._pubends.open(frame, now_ms=now_ms)
+        wishes = self._answer(answers, now_ms)
         if tick is not None:
-            self._finality.report(frame.pubend, frame.host, tick, is_settled=False, now_ms=self._now_ms)
+            self._finality.report(frame.pubend, frame.host, tick, is_settled=False, now_ms=now_ms)
+        return wishes
 
-    def _on_opened(self, frame: StreamOpened) -> None:
-        """Handles a pubend's answer, or forwards it."""
-        if frame.host != self._name:
-            self._ways.down(frame.pubend, frame.host, frame)
-            return
-        opening = self._openings.answer(frame, is_leaving=self._is_leaving, now_ms=self._now_ms)
+    def _on_forget(self, frame: StreamForget, now_ms: int) -> list[Wish]:
+        """A host says that a name is not needed any more."""
+        if frame.pubend in self._logs:
+            return self._answer(self._pubends.forget(frame), now_ms)
+        self._ways.up(frame.pubend, frame)
+        return []
+
+    def _answer(self, answers: list[Answer], now_ms: int) -> list[Wish]:
+        """Passes on what pubends of this broker have to say to hosts, of which this broker may be one."""
+        return [wish for answer in answers for wish in self._on_answer(answer, now_ms)]
+
+    def _on_answer(self, answer: Answer, now_ms: int) -> list[Wish]:
+        """Handles what a pubend says to this host, or forwards it."""
+        if answer.host != self._name:
+            self._ways.down(answer.pubend, answer.host, answer)
+            return []
+        match answer:
+            case StreamOpened():
+                return self._on_opened(answer, now_ms)
+            case StreamTaken():
+                return self._on_taken(answer, now_ms)
+            case StreamForgotten():
+                return self._openings.on_forgotten(answer)
+
+    def _on_opened(self, frame: StreamOpened, now_ms: int) -> list[Wish]:
+        """A pubend says where a subscription begins, or why it cannot."""
+        opening, wishes = self._openings.answer(frame, is_leaving=self._is_leaving, now_ms=now_ms)
         if opening is None:
-            self._openings.on_late(frame, now_ms=self._now_ms)
-            return
-        self._openings.withdraw_if_denied(opening.subscription, frame, now_ms=self._now_ms)
+            return wishes + self._openings.on_late(frame, now_ms=now_ms)
+        subscription = opening.subscription
+        wishes += self._openings.withdraw_if_denied(subscription, frame, now_ms=now_ms)
         problem = frame.problem
         if frame.held:
-            problem = f"durable subscription {opening.subscription.durable!r} is in use and could not be taken over"
+            problem = f"durable subscription {subscription.durable!r} is in use and could not be taken over"
         if problem:
-            self._wishes.append(Refusal(opening.subscription, problem))
-        elif frame.pubend not in opening.subscription.opened and not opening.subscription.is_denied:
-            if opening.subscription.durable:
+            wishes.append(Refusal(subscription, problem))
+        elif frame.pubend not in subscription.opened and not subscription.is_denied:
+            if subscription.durable:
                 # Also here: the pubend's notice about a former owner may have got lost, and covers only the last one.
-                later = opening.subscription
-                self._end_below(later.durable, later.ownership, later.claimant)
-            self._wishes += self._edges.on_opened(opening.subscription, frame.pubend, frame.tick, now_ms=self._now_ms)
+                name, ownership = subscription.durable, subscription.ownership
+                former, _ = self._edges.on_taken(name, ownership, subscription.claimant)
+                wishes += self._end(former)
+            wishes += self._edges.on_opened(subscription, frame.pubend, frame.tick, now_ms=now_ms)
+        return wishes
 
     def _is_leaving(self, subscription: HostSubscription) -> bool:
         peer = self._connections.peers.get(subscription.connection)
         return peer is not None and peer.guest is not None and peer.guest.is_leaving
 
-    def _on_taken(self, frame: StreamTaken) -> None:
+    def _on_taken(self, frame: StreamTaken, now_ms: int) -> list[Wish]:
         """A durable name has a new owner."""
-        if frame.host != self._name:
-            self._ways.down(frame.pubend, frame.host, frame)
-        else:
-            for subscription in self._end_below(frame.durable, frame.ownership):
-                # The pubend does not know our claim yet.
-                self._openings.ask(subscription, frame.pubend, now_ms=self._now_ms)
+        lower, higher = self._edges.on_taken(frame.durable, frame.ownership)
+        wishes = self._end(lower)
+        for subscription in higher:
+            # The pubend does not know our claim yet.
+            wishes += self._openings.ask(subscription, frame.pubend, now_ms=now_ms)
+        return wishes
 
-    def _end_below(self, durable: str, ownership: int, by: Claimant | None = None) -> list[HostSubscription]:
-        """Ends the subscriptions here whose claim to a name is lower; returns those whose claim is higher."""
-        ended, higher = self._edges.on_taken(durable, ownership, by)
-        for subscription in ended:
-            what = f"durable subscription {durable!r} was taken over or forgotten"
-            self._wishes.append(Refusal(subscription, what))
+    def _end(self, subscriptions: list[HostSubscription]) -> list[Wish]:
+        """Ends subscriptions here that have lost their name to a higher claim."""
+        wishes: list[Wish] = []
+        for subscription in subscriptions:
+            what = f"durable subscription {subscription.durable!r} was taken over or forgotten"
+            wishes.append(Refusal(subscription, what))
             # It must not claim anything any more, not even in reply to frames that are on their way.
             self._openings.leave(subscription.key)
-        return higher
+        return wishes
 
-    def _on_forget(self, frame: StreamForget) -> None:
-        """A host says that a name is not needed any more."""
-        if frame.pubend in self._logs:
-            self._pubends.forget(frame)
-        else:
-            self._ways.up(frame.pubend, frame)
-
-    def _on_forgotten(self, frame: StreamForgotten) -> None:
-        """A pubend has forgotten a name."""
-        if frame.host != self._name:
-            self._ways.down(frame.pubend, frame.host, frame)
-        else:
-            self._openings.on_forgotten(frame)
-
-    def on_committed(self, number: int) -> None:
-        """Commits up to this number are durable."""
-        self._pubends.on_committed(number)
+    def on_committed(self, number: int, *, now_ms: int) -> list[Wish]:
+        """Commits up to this number are durable: passes on the answers that waited for them."""
+        return self._answer(self._pubends.on_committed(number), now_ms)
 
     # --- positions of durable subscriptions
 
-    def on_positions(self, frame: Positions) -> None:
+    def on_positions(self, frame: Positions, *, now_ms: int) -> list[Wish]:
         """Takes the positions of durable subscriptions downstream that have moved."""
+        wishes: list[Wish] = []
         for name, ownership, tick, host in frame.durables:
-            self._pass(frame.pubend, name, ownership, tick, host)
+            wishes += self._pass(frame.pubend, name, ownership, tick, host, now_ms)
+        return wishes
 
-    def report(self, positions: ClientPositions) -> None:
+    def report(self, positions: ClientPositions, *, now_ms: int) -> list[Wish]:
         """Reports the positions that have moved here, together with those reported to this broker."""
         self._reports += 1
         if self._reports % _REMARK_EVERY == 0:
             positions.remark()
+        wishes: list[Wish] = []
         for pubend, moved in positions.take_moved().items():
             for name, (ownership, tick) in moved.items():
-                self._pass(pubend, name, ownership, tick, self._name)
+                wishes += self._pass(pubend, name, ownership, tick, self._name, now_ms)
         self.pass_on()
+        return wishes
 
     def pass_on(self) -> None:
-        """Forwards the reports that have been waiting."""
+        """Forwards the reports that have been waiting, none of which is for a pubend of this broker."""
         passing, self._passing = self._passing, {}
         for pubend, names in passing.items():
             words = [(name, *word, host) for (name, host), word in names.items()]
@@ -222,14 +218,14 @@ class StreamDesk:
         for change in self._pubends.changes():
             commits.add(change)
 
-    def _pass(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> None:
+    def _pass(self, pubend: str, name: str, ownership: int, tick: int, host: str, now_ms: int) -> list[Wish]:
         if pubend in self._logs:
-            self._pubends.move(pubend, name, ownership, tick, host)
-            return
+            return self._answer(self._pubends.move(pubend, name, ownership, tick, host), now_ms)
         passing = self._passing.setdefault(pubend, {})
         # No pubend keeps more names than this; a position that is left out is reported again.
         if len(passing) < self._durables_max or (name, host) in passing:
             passing[name, host] = (ownership, tick)
+        return []
 
     # --- time
 
@@ -238,8 +234,9 @@ class StreamDesk:
         """When unanswered questions are asked again."""
         return self._openings.due
 
-    def on_deadline(self, *, now_ms: int) -> None:
+    def on_deadline(self, *, now_ms: int) -> list[Wish]:
         """Repeats unanswered questions."""
         due_ms = self._openings.next_deadline()
-        if due_ms is not None and due_ms <= now_ms:
-            self._openings.on_deadline(now_ms=now_ms)
+        if due_ms is None or due_ms > now_ms:
+            return []
+        return self._openings.on_deadline(now_ms=now_ms)

@@ -8,6 +8,7 @@ from penstock.broker.access import Claimant
 from penstock.broker.claims import Claims
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.openings import Openings
+from penstock.broker.host.wishes import Begun, Settled, Wish
 from penstock.protocol.stream_frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
 NOW_MS = 1_000_000
@@ -17,16 +18,18 @@ class Host:
     """The questions of a host, and what it has said."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, object]] = []
-        self.openings = Openings(
-            "sb", Claims(3), incarnation=5, send=lambda pubend, frame: self.said.append((pubend, frame))
-        )
+        self.said: list[object] = []
+        self.openings = Openings("sb", Claims(3), incarnation=5, send=self._send)
         self.now_ms = NOW_MS
+
+    def _send(self, frame: object, *, now_ms: int) -> list[Wish]:
+        assert now_ms == self.now_ms
+        self.said.append(frame)
+        return []
 
     def take(self) -> list[object]:
         said, self.said = self.said, []
-        assert all(getattr(frame, "pubend", None) == pubend for pubend, frame in said)
-        return [frame for _, frame in said]
+        return said
 
     def ask(self, subscription: HostSubscription, pubend: str = "p") -> StreamOpen:
         self.openings.ask(subscription, pubend, now_ms=self.now_ms)
@@ -41,7 +44,7 @@ class Host:
 
     def answer(self, asked: StreamOpen, **words: int | str) -> HostSubscription | None:
         frame = StreamOpened(asked.pubend, asked.host, asked.ticket, 5, asked.ownership, **words)  # type: ignore[arg-type]
-        opening = self.openings.answer(frame, is_leaving=lambda _: False, now_ms=self.now_ms)
+        opening, _ = self.openings.answer(frame, is_leaving=lambda _: False, now_ms=self.now_ms)
         return None if opening is None else opening.subscription
 
 
@@ -80,16 +83,23 @@ def test_a_claim_is_raised_at_pubends_that_answer_at_once() -> None:
     asked = [host.ask(wanted, pubend) for pubend in ("far", "near-1", "near-2")]
     settled: list[str] = []
 
-    def answer_at_once(pubend: str, frame: object) -> None:
+    def answer_at_once(frame: object, *, now_ms: int) -> list[Wish]:
+        assert now_ms == host.now_ms
         assert isinstance(frame, StreamOpen)
-        if pubend != "far":
-            host.answer(frame)
-            settled.append(pubend)
+        if frame.pubend == "far":
+            return []
+        host.answer(frame)
+        settled.append(frame.pubend)
+        return [Begun(subscription(len(settled)))]
 
     host.openings._send = answer_at_once
-    host.answer(asked[0], held=1 << 40)
+    held = StreamOpened("far", "sb", asked[0].ticket, 5, asked[0].ownership, held=1 << 40)
+    opening, wishes = host.openings.answer(held, is_leaving=lambda _: False, now_ms=host.now_ms)
+    assert opening is None
     assert settled == ["near-1", "near-2"]
     assert wanted.ownership > 1 << 40
+    # What the answers require is returned in their order.
+    assert wishes == [Begun(subscription(1)), Begun(subscription(2))]
 
 
 def test_an_answer_settles_a_question_once() -> None:
@@ -111,7 +121,7 @@ def test_a_problem_settles_a_question_too() -> None:
 def test_answers_to_what_was_not_asked_settle_nothing(answer: StreamOpened) -> None:
     host = Host()
     asked = host.ask(subscription())
-    assert host.openings.answer(answer, is_leaving=lambda _: False, now_ms=NOW_MS) is None
+    assert host.openings.answer(answer, is_leaving=lambda _: False, now_ms=NOW_MS) == (None, [])
     assert host.wait(500) == [asked]
 
 
@@ -191,14 +201,14 @@ def test_a_name_that_is_held_with_a_number_nobody_honest_has_is_not_claimed() ->
 
 def test_questions_of_two_lives_are_told_apart() -> None:
     def ticket(incarnation: int) -> int:
-        said: list[StreamOpen] = []
-        openings = Openings(
-            "sb",
-            Claims(3),
-            incarnation=incarnation,
-            send=lambda _, frame: said.append(frame),  # type: ignore[arg-type]
-        )
-        openings.ask(subscription(), "p", now_ms=NOW_MS)
+        said: list[StreamOpen | StreamForget] = []
+
+        def send(frame: StreamOpen | StreamForget, *, now_ms: int) -> list[Wish]:
+            assert now_ms == NOW_MS
+            said.append(frame)
+            return []
+
+        Openings("sb", Claims(3), incarnation=incarnation, send=send).ask(subscription(), "p", now_ms=NOW_MS)
         return said[0].ticket
 
     assert ticket(5) != ticket(6)
@@ -214,11 +224,9 @@ def test_a_name_is_forgotten_when_all_pubends_have_answered() -> None:
     assert isinstance(first, StreamForget)
     assert isinstance(second, StreamForget)
     assert (first.durable, first.host, second.pubend) == ("D", "sb", "q")
-    host.openings.on_forgotten(StreamForgotten("p", "sb", first.ticket, existed=True))
-    assert host.openings.done == []
-    host.openings.on_forgotten(StreamForgotten("q", "sb", second.ticket, existed=False))
-    (done,) = host.openings.done
-    assert (done.connection, done.number, done.existed, list(done.pending)) == (7, 3, True, [])
+    assert host.openings.on_forgotten(StreamForgotten("p", "sb", first.ticket, existed=True)) == []
+    settled = host.openings.on_forgotten(StreamForgotten("q", "sb", second.ticket, existed=False))
+    assert settled == [Settled(7, 3, "D", existed=True, problem="", pending=())]
     assert host.openings.next_deadline() is None
 
 
@@ -228,13 +236,13 @@ def test_who_does_not_answer_in_time_is_pending() -> None:
     first, _ = host.take()
     assert isinstance(first, StreamForget)
     host.openings.on_forgotten(StreamForgotten("p", "sb", first.ticket, existed=False))
+    wishes: list[Wish] = []
     for _ in range(20):
-        host.wait(500)
-    (done,) = host.openings.done
-    assert (list(done.pending), done.existed) == (["q"], False)
+        host.now_ms += 500
+        wishes += host.openings.on_deadline(now_ms=host.now_ms)
+    assert wishes == [Settled(7, 3, "D", existed=False, problem="", pending=("q",))]
     assert host.openings.next_deadline() is None
-    host.openings.on_forgotten(StreamForgotten("q", "sb", first.ticket, existed=True))
-    assert len(host.openings.done) == 1
+    assert host.openings.on_forgotten(StreamForgotten("q", "sb", first.ticket, existed=True)) == []
 
 
 def test_a_request_to_forget_that_is_not_answered_is_repeated() -> None:
@@ -250,17 +258,15 @@ def test_a_request_to_forget_that_is_not_answered_is_repeated() -> None:
 
 def test_without_pubends_there_is_nothing_to_forget() -> None:
     host = Host()
-    host.openings.forget(7, 3, "D", [], now_ms=NOW_MS)
-    (done,) = host.openings.done
-    assert (done.existed, list(done.pending)) == (False, [])
+    settled = host.openings.forget(7, 3, "D", [], now_ms=NOW_MS)
+    assert settled == [Settled(7, 3, "D", existed=False, problem="", pending=())]
 
 
 @pytest.mark.parametrize(("pubend", "ticket"), [("p", 999), ("elsewhere", (5 << 20) + 1)])
 def test_nobody_forgets_by_answers_to_what_was_not_asked(pubend: str, ticket: int) -> None:
     host = Host()
     host.openings.forget(7, 3, "D", ["p"], now_ms=NOW_MS)
-    host.openings.on_forgotten(StreamForgotten(pubend, "sb", ticket, existed=False))
-    assert host.openings.done == []
+    assert host.openings.on_forgotten(StreamForgotten(pubend, "sb", ticket, existed=False)) == []
 
 
 def test_requests_to_forget_are_counted_by_connection_and_by_the_name_that_was_proved() -> None:

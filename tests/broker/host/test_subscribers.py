@@ -253,13 +253,16 @@ def test_what_is_looked_up_is_counted_and_told_to_whoever_samples() -> None:
     subscribers.add(2, 7, Selector.parse("$class = 'PIE'"))
     told: list[tuple[dict[str, object], list[int], int]] = []
     subscribers.deliveries(1, [1], [b"body"], [{"x": 1}])
-    subscribers.sampler = lambda attributes, keys, size: told.append((dict(attributes), keys.tolist(), size))
+    subscribers.sample_into(lambda attributes, keys, size: told.append((dict(attributes), keys.tolist(), size)))
     subscribers.deliveries(1, [2], [b"body"], [{"x": 2}])
     subscribers.deliveries(1, [3], [b""], [{"x": 0}])
     subscribers.deliveries(1, [4], [b""], [{"$class": "PIE"}], system=True)
     subscribers.deliveries(1, [5], [b""], [{"x": 3}], members={0: 0})
     assert told == [({"x": 2}, [0], 4), ({"x": 0}, [], 0)]
     assert subscribers.matched == 4
+    subscribers.stop_sampling()
+    subscribers.deliveries(1, [6], [b"body"], [{"x": 2}])
+    assert len(told) == 2
     assert subscribers.ordinary == 1
     assert len(subscribers) == 2
 

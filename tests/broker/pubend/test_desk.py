@@ -9,12 +9,12 @@ from penstock.broker.access import Access, Rule
 from penstock.broker.claims import Claims
 from penstock.broker.commits import Commits
 from penstock.broker.durable import RecoveredPubend, SetValue
-from penstock.broker.pubend.desk import PubendDesk
+from penstock.broker.pubend.desk import Answer, PubendDesk
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Named, Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
-from penstock.protocol.frames import ControlFrame, Missing
+from penstock.protocol.frames import Missing
 from penstock.protocol.stream_frames import (
     LATEST,
     StreamForget,
@@ -41,45 +41,34 @@ class Office:
         self.log = PubendLog("p", settings, former)
         self.values = values if values is not None else {}
         self.commits = Commits()
-        self.said: list[tuple[str, ControlFrame]] = []
         self.register = Register("p", dict(self.values))
-        self.desk = PubendDesk(settings, {"p": self.log}, {"p": self.register}, self.commits, send=self._send)
+        self.desk = PubendDesk(settings, {"p": self.log}, {"p": self.register}, self.commits)
 
-    def _send(self, pubend: str, host: str, frame: ControlFrame) -> None:
-        assert pubend == "p"
-        self.said.append((host, frame))
-
-    def take(self) -> list[ControlFrame]:
-        said, self.said = self.said, []
-        assert all(getattr(frame, "host", None) == host for host, frame in said)
-        return [frame for _, frame in said]
-
-    def sync(self) -> list[ControlFrame]:
+    def sync(self) -> list[Answer]:
         """Makes everything durable that waits for it; what is said then."""
         commit = self.commits.take()
-        if commit is not None:
-            for change in commit.changes:
-                assert isinstance(change, SetValue)
-                if change.value is None:
-                    self.values.pop(change.name, None)
-                else:
-                    self.values[change.name] = change.value
-            self.commits.on_committed(commit.number)
-            self.desk.on_committed(commit.number)
-        return self.take()
+        if commit is None:
+            return []
+        for change in commit.changes:
+            assert isinstance(change, SetValue)
+            if change.value is None:
+                self.values.pop(change.name, None)
+            else:
+                self.values[change.name] = change.value
+        self.commits.on_committed(commit.number)
+        return self.desk.on_committed(commit.number)
 
-    def open(self, tick: int = LATEST, missing: Missing = "fail", *, resumes: bool = False) -> ControlFrame:
+    def open(self, tick: int = LATEST, missing: Missing = "fail", *, resumes: bool = False) -> Answer:
         """Asks for a subscription that is not durable."""
-        self.desk.open(StreamOpen("p", "sb", 1, tick, missing, resumes=resumes), now_ms=NOW_MS)
-        (answer,) = self.take()
+        _, (answer,) = self.desk.open(StreamOpen("p", "sb", 1, tick, missing, resumes=resumes), now_ms=NOW_MS)
         return answer
 
-    def claim(self, ownership: int, host: str = "sb", ticket: int = 1, **wishes: object) -> list[ControlFrame]:
+    def claim(self, ownership: int, host: str = "sb", ticket: int = 1, **wishes: object) -> list[Answer]:
         """Claims the name D and makes that durable; what is said by then."""
         wishes = {"tick": LATEST, "missing": "fail"} | wishes
         frame = StreamOpen("p", host, ticket, durable="D", ownership=ownership, **wishes)  # type: ignore[arg-type]
-        self.desk.open(frame, now_ms=NOW_MS)
-        return self.take() + self.sync()
+        _, answers = self.desk.open(frame, now_ms=NOW_MS)
+        return answers + self.sync()
 
     @property
     def named(self) -> Named | None:
@@ -159,8 +148,7 @@ def test_a_client_that_knows_its_own_position_resumes_there_after_damage() -> No
 
 def test_a_position_that_a_host_reports_mends_a_damaged_one() -> None:
     office = Office({"durable/p/D": b""})
-    office.desk.move("p", "D", 10, OLDEST + 7, "sb")
-    assert office.take() == []
+    assert office.desk.move("p", "D", 10, OLDEST + 7, "sb") == []
     (change,) = office.desk.changes()
     assert change.value is not None
     assert office.named == Register("p", {change.name: change.value}).get("D") == Named(OLDEST + 7, 10, "sb")
@@ -178,9 +166,8 @@ def test_a_damaged_name_can_be_forgotten() -> None:
 
 def test_a_first_claim_is_answered_when_it_is_durable() -> None:
     office = Office()
-    tick = office.desk.open(StreamOpen("p", "sb", 4, LATEST, "fail", "D", 10), now_ms=NOW_MS)
-    assert tick == END + 1
-    assert office.take() == []
+    answered = office.desk.open(StreamOpen("p", "sb", 4, LATEST, "fail", "D", 10), now_ms=NOW_MS)
+    assert answered == (END + 1, [])
     assert office.sync() == [StreamOpened("p", "sb", 4, END + 1, 10, is_new=True)]
     assert office.named == Named(END + 1, 10, "sb")
     assert Office(office.values).named == Named(END + 1, 10, "sb")
@@ -291,15 +278,13 @@ def test_a_former_owner_is_told_so_and_its_positions_do_not_count() -> None:
     office = Office()
     office.claim(10, tick=OLDEST)
     office.claim(11, "tb")
-    office.desk.move("p", "D", 10, OLDEST + 5, "sb")
-    assert office.take() == [StreamTaken("p", "sb", "D", 11)]
+    assert office.desk.move("p", "D", 10, OLDEST + 5, "sb") == [StreamTaken("p", "sb", "D", 11)]
     assert office.named == Named(OLDEST, 11, "tb")
 
 
 def test_who_reports_a_name_that_is_not_known_is_ended() -> None:
     office = Office()
-    office.desk.move("p", "D", 10, OLDEST + 5, "sb")
-    (taken,) = office.take()
+    (taken,) = office.desk.move("p", "D", 10, OLDEST + 5, "sb")
     assert isinstance(taken, StreamTaken)
     assert taken.ownership > 10
     assert office.named is None
@@ -318,8 +303,7 @@ def test_nobody_has_more_than_there_is() -> None:
 def test_forgetting_is_answered_when_it_is_durable_and_ends_the_owner() -> None:
     office = Office()
     office.claim(10)
-    office.desk.forget(StreamForget("p", "tb", 5, "D"))
-    assert office.take() == []
+    assert office.desk.forget(StreamForget("p", "tb", 5, "D")) == []
     assert office.named is None
     said = office.sync()
     assert said[0] == StreamForgotten("p", "tb", 5, existed=True)
@@ -334,16 +318,13 @@ def test_who_asks_again_to_forget_learns_that_it_was_known() -> None:
     office.claim(10)
     office.desk.forget(StreamForget("p", "tb", 5, "D"))
     office.sync()
-    office.desk.forget(StreamForget("p", "tb", 5, "D"))
-    assert office.take() == [StreamForgotten("p", "tb", 5, existed=True)]
-    office.desk.forget(StreamForget("p", "tb", 6, "D"))
-    assert office.take() == [StreamForgotten("p", "tb", 6, existed=False)]
+    assert office.desk.forget(StreamForget("p", "tb", 5, "D")) == [StreamForgotten("p", "tb", 5, existed=True)]
+    assert office.desk.forget(StreamForget("p", "tb", 6, "D")) == [StreamForgotten("p", "tb", 6, existed=False)]
 
 
 def test_what_is_not_known_is_forgotten_at_once() -> None:
     office = Office()
-    office.desk.forget(StreamForget("p", "tb", 5, "D"))
-    assert office.take() == [StreamForgotten("p", "tb", 5, existed=False)]
+    assert office.desk.forget(StreamForget("p", "tb", 5, "D")) == [StreamForgotten("p", "tb", 5, existed=False)]
     assert office.commits.take() is None
 
 
@@ -359,8 +340,7 @@ def test_a_name_that_was_forgotten_begins_anew_whatever_its_number() -> None:
 def test_strange_names_are_names_like_others(name: str) -> None:
     office = Office()
     office.claim(10)
-    office.desk.forget(StreamForget("p", "tb", 5, name))
-    assert office.take() == [StreamForgotten("p", "tb", 5, existed=False)]
+    assert office.desk.forget(StreamForget("p", "tb", 5, name)) == [StreamForgotten("p", "tb", 5, existed=False)]
     assert office.named is not None
     assert not office.desk.changes()
 
@@ -433,9 +413,9 @@ def test_it_is_the_pubend_that_looks_up_who_shares_a_name(shares: bool) -> None:
 def test_only_who_may_have_a_name_has_it_forgotten(client: str, shares: bool, forgets: bool) -> None:
     office = Office(access=PROVED)
     office.claim(10, client="alice")
-    office.desk.forget(StreamForget("p", "tb", 5, "D", client, shares))
+    answers = office.desk.forget(StreamForget("p", "tb", 5, "D", client, shares))
     problem = "" if forgets else DENIED
-    assert (office.take() + office.sync())[0] == StreamForgotten("p", "tb", 5, existed=True, problem=problem)
+    assert (answers + office.sync())[0] == StreamForgotten("p", "tb", 5, existed=True, problem=problem)
     assert (office.named is None) is forgets
 
 
@@ -484,8 +464,8 @@ def test_a_claim_that_is_withdrawn_too_late_takes_the_name_from_nobody() -> None
     office = Office(access=PROVED)
     office.claim(10, client="alice")
     assert office.claim(12, "tb", client="alice")[0] == StreamOpened("p", "tb", 1, END + 1, 12)
-    office.desk.forget(StreamForget("p", "sb", 5, "D", "alice", ownership=10))
-    assert office.take() + office.sync() == [StreamForgotten("p", "sb", 5, existed=False)]
+    answers = office.desk.forget(StreamForget("p", "sb", 5, "D", "alice", ownership=10))
+    assert answers + office.sync() == [StreamForgotten("p", "sb", 5, existed=False)]
     assert office.named == Named(END + 1, 12, "tb", "alice")
 
 

@@ -21,7 +21,10 @@ class Admitted:
     parts: list[tuple[str, int, list[bytes]]] = field(default_factory=list)
     commits: int = 0
 
-    def admit(self, pubend: str, publisher: bytes, frame: Publish, decoded: list[dict[str, AttributeValue]]) -> int:
+    def admit(
+        self, pubend: str, publisher: bytes, frame: Publish, decoded: list[dict[str, AttributeValue]], *, now_ms: int
+    ) -> int:
+        assert now_ms > 0
         assert publisher == b"me"
         assert len(decoded) == len(frame.bodies)
         assert frame.pubend == pubend

@@ -8,6 +8,7 @@ authenticate.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 from zlib import crc32
@@ -18,7 +19,7 @@ from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.readiness import Readiness, Waiting
 from penstock.broker.host.subscribers import is_reserved
-from penstock.broker.host.wishes import Refusal
+from penstock.broker.host.wishes import Refusal, Settled
 from penstock.broker.neighbours.filters import HostChange
 from penstock.broker.peers import Guest, Peer, PeerKind, Subscription, guest_of
 from penstock.broker.rooms import Rooms
@@ -171,20 +172,20 @@ class Desk:
         self._guaranteed.confirm_own(version, now_ms=now_ms)
         return change
 
-    def unsubscribe(self, peer: Peer, frame: Unsubscribe) -> HostChange | None:
+    def unsubscribe(self, peer: Peer, frame: Unsubscribe, *, now_ms: int) -> HostChange | None:
         """Ends a client's subscription; returns the change of this broker's filter."""
         subscription = guest_of(peer).end(frame.number)
         if subscription is None:
             self.refuse(peer, "unsubscribe", frame.number, f"there is no subscription {frame.number}")
             return None
-        self._remove(subscription)
+        self._remove(subscription, now_ms)
         self._tracker.detach(peer.connection, frame.number)
         self._positions.let_go(guest_of(peer))
         self._readiness.drop(peer.connection, frame.number)
         self._connections.say(peer, Unsubscribed(frame.number))
         return self._filters.unwant([subscription.selector])
 
-    def refuse_late(self, refusal: Refusal) -> HostChange | None:
+    def refuse_late(self, refusal: Refusal, *, now_ms: int) -> HostChange | None:
         """Ends a subscription that turned out to be impossible; returns the change of this broker's filter."""
         hosted = refusal.subscription
         peer = self._connections.peers.get(hosted.connection)
@@ -195,7 +196,7 @@ class Desk:
             # A newer subscription with the same number.
             return None
         guest_of(peer).end(hosted.number)
-        self._remove(subscription)
+        self._remove(subscription, now_ms)
         self._tracker.detach(hosted.connection, hosted.number)
         self._positions.let_go(guest_of(peer))
         self._readiness.drop(hosted.connection, hosted.number)
@@ -211,7 +212,7 @@ class Desk:
         self._accounts.close(guest.account)
         self._tracker.leave(peer.connection)
         for number, subscription in ended.items():
-            self._guaranteed.unsubscribe(subscription.key)
+            self._guaranteed.unsubscribe(subscription.key, now_ms=now_ms)
             self._ending.append((peer.connection, number, subscription))
         self._subscribers.silence(each.key for each in ended.values())
         return self.let_go(now_ms=now_ms)
@@ -219,7 +220,7 @@ class Desk:
     def release(self, peer: Peer, *, now_ms: int) -> HostChange | None:
         """Ends all subscriptions of a client that has them elsewhere; returns the change of this broker's filter."""
         for number, subscription in self._end_all(peer, now_ms=now_ms).items():
-            self._remove(subscription)
+            self._remove(subscription, now_ms)
             self._tracker.detach(peer.connection, number)
         return self.let_go(now_ms=now_ms)
 
@@ -286,7 +287,7 @@ class Desk:
         hosted = self._hosted.get(subscription.key) if subscription else None
         return hosted is None or all(pubend in out_of_reach for pubend in self._guaranteed.pending(hosted))
 
-    def tell_begun(self, begun: list[HostSubscription]) -> None:
+    def tell_begun(self, begun: Iterable[HostSubscription]) -> None:
         """Tells clients of the pubends on which subscriptions have begun since they were confirmed."""
         for hosted in begun:
             peer = self._connections.peers.get(hosted.connection)
@@ -307,9 +308,9 @@ class Desk:
         self._recognised[publisher] = peer
         return former
 
-    def _remove(self, subscription: Subscription) -> None:
+    def _remove(self, subscription: Subscription, now_ms: int) -> None:
         self._subscribers.remove(subscription.key)
-        self._guaranteed.unsubscribe(subscription.key)
+        self._guaranteed.unsubscribe(subscription.key, now_ms=now_ms)
 
     def _to_host(self, connection: int, key: int, version: int, frame: Subscribe, now_ms: int) -> HostSubscription:
         return HostSubscription(
@@ -325,7 +326,7 @@ class Desk:
             ownership=self._guaranteed.claims.next(now_ms=now_ms) if frame.durable else 0,
         )
 
-    def forget(self, peer: Peer, frame: Forget) -> None:
+    def forget(self, peer: Peer, frame: Forget, *, now_ms: int) -> None:
         """Forgets a durable subscription for a client, or refuses to."""
         if guest_of(peer).rule.subscribe is None:
             self.refuse(peer, "forget", frame.number, f"client {guest_of(peer).client} may not subscribe")
@@ -339,21 +340,21 @@ class Desk:
             self.refuse(peer, "forget", frame.number, f"there is no durable subscription {frame.durable!r}")
             return
         pubends = self._guaranteed.known()
-        self._guaranteed.forget_durable(peer.connection, frame.number, frame.durable, pubends, by)
+        self._guaranteed.forget_durable(peer.connection, frame.number, frame.durable, pubends, by, now_ms=now_ms)
 
     def _claimant(self, guest: Guest, durable: str) -> Claimant:
         return self._settings.access.claimant(guest.client, guest.rule, durable)
 
-    def tell_forgotten(self) -> None:
+    def tell_settled(self, settled: Iterable[Settled]) -> None:
         """Answers requests to forget that all pubends have answered, or that timed out."""
-        for request in self._guaranteed.take_forgotten():
+        for request in settled:
             peer = self._connections.peers.get(request.connection)
             if peer is None:
                 continue
             if request.problem:
                 self.refuse(peer, "forget", request.number, request.problem)
             elif request.existed or request.pending:
-                self._connections.say(peer, Forgotten(request.number, tuple(request.pending)))
+                self._connections.say(peer, Forgotten(request.number, request.pending))
             else:
                 self.refuse(peer, "forget", request.number, f"there is no durable subscription {request.name!r}")
 

@@ -62,8 +62,7 @@ class Intake:
         self._guaranteed = guaranteed
         self._congestion = congestion
         self._refuse = refuse
-        self._now_ms = 0
-        self._gate = Gate(congestion.controls, self._admit)
+        self._gate = Gate(congestion.controls, guaranteed.publish)
         self._limiter, self._turnstile = limiter, Turnstile(limiter)
         self._release_ms: int | None = None
         self.due = Due(self.next_deadline)
@@ -170,7 +169,6 @@ class Intake:
             return
         if self._guaranteed.hosts(pubend):
             held = Held(batch, peer.connection, guest.publisher_id, pubend, frame.first, frame.bodies, decoded)
-            self._now_ms = now_ms
             commit = self._gate.offer(held, now_ms=now_ms)
         else:
             self._router.publish(pubend, frame.bodies, decoded, now_ms=now_ms)
@@ -185,7 +183,6 @@ class Intake:
 
     def _let_on(self, parts: list[Held], now_ms: int) -> None:
         """Passes what the turnstile let through to the gate of its pubend, or publishes it if it is best effort."""
-        self._now_ms = now_ms
         for part in parts:
             commit: int | None = 0
             if self._guaranteed.hosts(part.pubend):
@@ -201,9 +198,6 @@ class Intake:
         self._release_ms = min([each for each in wishes if each is not None], default=None)
         if self._release_ms is not None:
             self.due.by(self._release_ms)
-
-    def _admit(self, pubend: str, publisher: bytes, frame: Publish, decoded: list[dict[str, AttributeValue]]) -> int:
-        return self._guaranteed.publish(pubend, publisher, frame, decoded, now_ms=self._now_ms)
 
     def _on_taken(self, connection: int, batch: Batch, commit: int, now_ms: int) -> None:
         """A batch has its ticks: it waits for its commit, or is settled."""
@@ -277,7 +271,6 @@ class Intake:
     def on_deadline(self, *, now_ms: int) -> None:
         """Sends the acknowledgements that have waited long enough, and admits waiting messages."""
         if self._release_ms is not None and now_ms >= self._release_ms:
-            self._now_ms = now_ms
             for held, commit in self._gate.release(now_ms=now_ms):
                 self._on_taken(held.connection, held.batch, commit, now_ms)
             self._let_on(self._turnstile.release(now_ms=now_ms), now_ms)

@@ -21,7 +21,6 @@ from penstock.broker.rooms import Rooms
 from penstock.model.tick import TickRange
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import (
-    ControlFrame,
     LogAnswer,
     LogRequest,
     LogSpan,
@@ -79,7 +78,7 @@ class LogDesk:
         self._rooms = rooms
         self._logs = logs
         self._refuse = refuse
-        self._ways = Ways(rooms, logs, self._hear)
+        self._ways = Ways(rooms, logs)
         self._serving = LogServing(logs, send=self._answer)
         # Answers to questions of an earlier life must not match ours.
         self._last = rooms.filters.incarnation << 20
@@ -107,9 +106,7 @@ class LogDesk:
         self._readings[number] = _Reading(peer.connection, frame, now_ms + _ANSWER_MS)
         self.due.by(now_ms + _ANSWER_MS)
         size = max(frame.bytes_max, 1)
-        self._ways.up(
-            frame.pubend, LogRequest(frame.pubend, self._name, number, frame.first, frame.last, size, selector)
-        )
+        self.on_request(LogRequest(frame.pubend, self._name, number, frame.first, frame.last, size, selector))
 
     def on_survey_request(self, peer: Peer, frame: SurveyRequest, *, now_ms: int) -> None:
         """Asks all pubends for the spans of their logs, for a client."""
@@ -130,7 +127,7 @@ class LogDesk:
         self.due.by(end_ms)
         self._surveys[number] = _Survey(peer.connection, frame.number, end_ms, dict.fromkeys(asked), tuple(away))
         for pubend in asked:
-            self._ways.up(pubend, LogRequest(pubend, self._name, number, 0, 0))
+            self.on_request(LogRequest(pubend, self._name, number, 0, 0))
         self._settle(number)
 
     def _problem(self, peer: Peer, guest: Guest, frame: ReadRequest) -> tuple[str, str]:
@@ -258,11 +255,4 @@ class LogDesk:
         if isinstance(frame, LogAnswer):
             self.on_answer(frame)
         else:
-            self._ways.down(frame.pubend, frame.host, frame)
-
-    def _hear(self, frame: ControlFrame) -> None:
-        """Handles frames from this broker to itself."""
-        if isinstance(frame, LogRequest):
-            self.on_request(frame)
-        elif isinstance(frame, LogSpan):
             self.on_span(frame)

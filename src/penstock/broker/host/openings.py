@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.broker.access import NOBODY, Claimant
 from penstock.broker.claims import Claims
 from penstock.broker.due import Due
 from penstock.broker.host.edge import HostSubscription
-from penstock.protocol.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
+from penstock.broker.host.wishes import Settled, Wish
+from penstock.protocol.frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 
-__all__ = ["Forgetting", "Opening", "Openings"]
+__all__ = ["Opening", "Openings", "Send"]
 
 _RETRY_MS: Final = 500
 _FORGET_MS: Final = 3_000
@@ -43,7 +44,7 @@ class Opening:
 
 
 @dataclass(slots=True)
-class Forgetting:
+class _Forgetting:
     """A client's request to forget a name."""
 
     connection: int
@@ -61,12 +62,25 @@ class Forgetting:
     """If not 0: forget the name only if this claim holds it."""
 
 
+class Send(Protocol):
+    """How questions get to their pubends."""
+
+    def __call__(self, frame: StreamOpen | StreamForget, *, now_ms: int) -> list[Wish]:
+        """Sends a question; if the pubend answers at once, returns what the answer requires."""
+
+
 class Openings:
     """The questions of one host."""
 
     def __init__(
-        self, host: str, claims: Claims, *, incarnation: int, send: Callable[[str, ControlFrame], None]
+        self,
+        host: str,
+        claims: Claims,
+        *,
+        incarnation: int,
+        send: Send,
     ) -> None:
+        """Pubends of this broker answer at once, so sending a question may settle it and cause wishes."""
         self._host = host
         self._claims = claims
         self._send = send
@@ -78,54 +92,53 @@ class Openings:
         """Tickets of open questions, by subscription and pubend."""
         self._denied: dict[int, Opening] = {}
         """Open questions of subscriptions that were refused because the name belongs to another client."""
-        self._forgettings: dict[int, Forgetting] = {}
+        self._forgettings: dict[int, _Forgetting] = {}
         self.due = Due(self.next_deadline)
-        self.done: list[Forgetting] = []
-        """Requests to forget that were answered or timed out."""
 
     # --- where to begin
 
-    def ask(self, subscription: HostSubscription, pubend: str, *, now_ms: int) -> None:
+    def ask(self, subscription: HostSubscription, pubend: str, *, now_ms: int) -> list[Wish]:
         """Asks where a subscription may begin on a pubend, unless that question is open."""
         tickets = self._tickets.setdefault(subscription.key, {})
         if pubend in tickets:
-            return
+            return []
         self._last += 1
         tickets[pubend] = self._last
         self._openings[self._last] = Opening(subscription, pubend, now_ms + _RETRY_MS)
         self.due.by(now_ms + _RETRY_MS)
-        self._say(self._last)
+        return self._say(self._last, now_ms)
 
     def answer(
         self, frame: StreamOpened, *, is_leaving: Callable[[HostSubscription], bool], now_ms: int
-    ) -> Opening | None:
-        """Takes a pubend's answer; returns the opening that it settles, if any.
+    ) -> tuple[Opening | None, list[Wish]]:
+        """Takes a pubend's answer; returns the opening that it settles, if any, and the wishes of a raised claim.
 
         Claims of a client that is leaving are not raised: the broker it moves to has the name by now. If the client
         stays after all, the question is repeated.
         """
         opening = self._openings.get(frame.ticket)
         if opening is None or opening.pubend != frame.pubend:
-            return None
+            return None, []
         subscription = opening.subscription
         if subscription.durable and frame.claimed != subscription.ownership and not frame.problem:
             # It answers a claim that we have raised since, for which the question is repeated when due.
-            return None
+            return None, []
         if frame.held and is_leaving(subscription):
-            return None
+            return None, []
         if frame.held and frame.held < _NUMBER_MAX and opening.claims < _CLAIMS_MAX:
             opening.claims += 1
-            self._raise(subscription, frame.held, now_ms)
-            return None
+            return None, self._raise(subscription, frame.held, now_ms)
         self._drop(frame.ticket)
-        return opening
+        return opening, []
 
-    def _raise(self, subscription: HostSubscription, held: int, now_ms: int) -> None:
+    def _raise(self, subscription: HostSubscription, held: int, now_ms: int) -> list[Wish]:
         """Claims a name with a number above its holder's, at all pubends: the later claim wins."""
         subscription.ownership = self._claims.next(above=held)
+        wishes: list[Wish] = []
         for pubend in list(subscription.opened):
-            self.ask(subscription, pubend, now_ms=now_ms)
-        self._ask_again(list(self._tickets.get(subscription.key, {}).values()), now_ms)
+            wishes += self.ask(subscription, pubend, now_ms=now_ms)
+        wishes += self._ask_again(list(self._tickets.get(subscription.key, {}).values()), now_ms)
+        return wishes
 
     def leave(self, key: int) -> None:
         """Drops the questions of a subscription that is gone."""
@@ -138,7 +151,7 @@ class Openings:
 
     # --- names that belong to another client at some pubends
 
-    def withdraw_if_denied(self, subscription: HostSubscription, frame: StreamOpened, *, now_ms: int) -> None:
+    def withdraw_if_denied(self, subscription: HostSubscription, frame: StreamOpened, *, now_ms: int) -> list[Wish]:
         """Withdraws claims to new names if some pubend says that the name belongs to another client.
 
         Otherwise a refused client would own the name at pubends that its owner has not reached yet.
@@ -146,22 +159,24 @@ class Openings:
         if frame.is_new:
             subscription.fresh[frame.pubend] = None
         subscription.is_denied = subscription.is_denied or frame.is_denied
+        wishes: list[Wish] = []
         if subscription.is_denied:
             fresh, subscription.fresh = subscription.fresh, {}
             for pubend in fresh:
-                self._withdraw(subscription, pubend, now_ms)
+                wishes += self._withdraw(subscription, pubend, now_ms)
+        return wishes
 
-    def on_late(self, frame: StreamOpened, *, now_ms: int) -> None:
+    def on_late(self, frame: StreamOpened, *, now_ms: int) -> list[Wish]:
         """Takes an answer that nobody waits for any more: withdraws what it grants if the name was denied elsewhere."""
         opening = self._denied.pop(frame.ticket, None)
-        if opening is not None and opening.pubend == frame.pubend:
-            self.withdraw_if_denied(opening.subscription, frame, now_ms=now_ms)
+        if opening is None or opening.pubend != frame.pubend:
+            return []
+        return self.withdraw_if_denied(opening.subscription, frame, now_ms=now_ms)
 
-    def _withdraw(self, subscription: HostSubscription, pubend: str, now_ms: int) -> None:
+    def _withdraw(self, subscription: HostSubscription, pubend: str, now_ms: int) -> list[Wish]:
         name, by = subscription.durable, subscription.claimant
-        self._forget(
-            Forgetting(_NOBODY_ASKED, 0, name, by, 0, 0, {pubend: None}, ownership=subscription.ownership), now_ms
-        )
+        request = _Forgetting(_NOBODY_ASKED, 0, name, by, 0, 0, {pubend: None}, ownership=subscription.ownership)
+        return self._forget(request, now_ms)
 
     # --- forgetting
 
@@ -174,32 +189,39 @@ class Openings:
 
     def forget(
         self, connection: int, number: int, name: str, pubends: list[str], by: Claimant = NOBODY, *, now_ms: int
-    ) -> None:
+    ) -> list[Wish]:
         """Asks these pubends to forget a name."""
-        self._forget(Forgetting(connection, number, name, by, 0, 0, dict.fromkeys(pubends)), now_ms)
+        return self._forget(_Forgetting(connection, number, name, by, 0, 0, dict.fromkeys(pubends)), now_ms)
 
-    def _forget(self, request: Forgetting, now_ms: int) -> None:
+    def _forget(self, request: _Forgetting, now_ms: int) -> list[Wish]:
         self._last += 1
         request.end_ms, request.due_ms = now_ms + _FORGET_MS, now_ms + _RETRY_MS
         self._forgettings[self._last] = request
         self.due.by(request.due_ms)
-        self._say_forget(self._last)
-        self._settle(self._last)
+        ticket = self._last
+        wishes = self._say_forget(ticket, now_ms)
+        # Pubends of this broker answer at once, so it may be settled already; or there may be no pubends.
+        if ticket in self._forgettings and not request.pending:
+            wishes += self._settle(ticket)
+        return wishes
 
-    def on_forgotten(self, frame: StreamForgotten) -> None:
+    def on_forgotten(self, frame: StreamForgotten) -> list[Wish]:
         """A pubend has forgotten a name, or never knew it."""
         request = self._forgettings.get(frame.ticket)
-        if request is not None:
-            request.pending.pop(frame.pubend, None)
-            request.existed = request.existed or frame.existed
-            request.problem = request.problem or frame.problem
-            self._settle(frame.ticket)
+        if request is None:
+            return []
+        request.pending.pop(frame.pubend, None)
+        request.existed = request.existed or frame.existed
+        request.problem = request.problem or frame.problem
+        return [] if request.pending else self._settle(frame.ticket)
 
-    def _settle(self, ticket: int) -> None:
-        request = self._forgettings.get(ticket)
-        # Pubends of this broker answer at once, so it may be settled already.
-        if request is not None and not request.pending:
-            self.done.append(self._forgettings.pop(ticket))
+    def _settle(self, ticket: int) -> list[Wish]:
+        """Ends a request to forget; its client is told, if it came from one."""
+        request = self._forgettings.pop(ticket)
+        if request.connection == _NOBODY_ASKED:
+            return []
+        pending = tuple(request.pending)
+        return [Settled(request.connection, request.number, request.name, request.existed, request.problem, pending)]
 
     # --- time
 
@@ -211,34 +233,39 @@ class Openings:
         wishes += [min(each.due_ms, each.end_ms) for each in self._forgettings.values()]
         return min(wishes, default=None)
 
-    def on_deadline(self, *, now_ms: int) -> None:
+    def on_deadline(self, *, now_ms: int) -> list[Wish]:
         """Repeats unanswered questions, and gives up on those that timed out."""
         due = takewhile(lambda each: each[1].due_ms <= now_ms, self._openings.items())
-        self._ask_again([ticket for ticket, _ in due], now_ms)
+        wishes = self._ask_again([ticket for ticket, _ in due], now_ms)
         for ticket, request in list(self._forgettings.items()):
             if request.end_ms <= now_ms:
-                self.done.append(self._forgettings.pop(ticket))
+                wishes += self._settle(ticket)
             elif request.due_ms <= now_ms:
                 request.due_ms = now_ms + _RETRY_MS
-                self._say_forget(ticket)
+                wishes += self._say_forget(ticket, now_ms)
+        return wishes
 
-    def _ask_again(self, tickets: list[int], now_ms: int) -> None:
+    def _ask_again(self, tickets: list[int], now_ms: int) -> list[Wish]:
+        wishes: list[Wish] = []
         for ticket in tickets:
             # Pubends of this broker answer at once, so asking one may settle others.
             if ticket in self._openings:
                 self._postpone(ticket, now_ms)
-                self._say(ticket)
+                wishes += self._say(ticket, now_ms)
+        return wishes
 
-    def _say_forget(self, ticket: int) -> None:
+    def _say_forget(self, ticket: int, now_ms: int) -> list[Wish]:
         request = self._forgettings[ticket]
+        wishes: list[Wish] = []
         for pubend in list(request.pending):
-            self._send(pubend, StreamForget(pubend, self._host, ticket, request.name, *request.by, request.ownership))
+            forget = StreamForget(pubend, self._host, ticket, request.name, *request.by, request.ownership)
+            wishes += self._send(forget, now_ms=now_ms)
+        return wishes
 
-    def _say(self, ticket: int) -> None:
+    def _say(self, ticket: int, now_ms: int) -> list[Wish]:
         opening = self._openings[ticket]
         subscription, pubend = opening.subscription, opening.pubend
-        self._send(
-            pubend,
+        return self._send(
             StreamOpen(
                 pubend,
                 self._host,
@@ -250,6 +277,7 @@ class Openings:
                 subscription.resumes and pubend in subscription.positions,
                 *subscription.claimant,
             ),
+            now_ms=now_ms,
         )
 
     def _postpone(self, ticket: int, now_ms: int) -> None:

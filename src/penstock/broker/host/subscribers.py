@@ -20,10 +20,12 @@ from penstock.protocol.frames import Deliver
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 
-__all__ = ["Subscribers", "is_reserved"]
+__all__ = ["Sampler", "Subscribers", "is_reserved"]
 
 Targets: TypeAlias = tuple[tuple[bytes, tuple[int, ...]], ...]
 """Who gets a message: numbers of subscriptions, each time with the connections that have just these."""
+Sampler: TypeAlias = Callable[[Attributes, Ids, int], None]
+"""Is told of a publication: its attributes, the subscriptions that want it, and its size."""
 
 _NUMBERS_BYTES_MAX: Final = 4 * 65_535
 _FRAME_BYTES: Final = 32 * 1024
@@ -57,8 +59,7 @@ class Subscribers:
         self._known: dict[bytes, Targets] = {}
         """Who gets the messages that a set of subscriptions wants; forgotten when any subscription ends."""
         self._known_bytes = 0
-        self.sampler: Callable[[Attributes, Ids, int], None] | None = None
-        """While sampling, is called with every publication, the subscriptions that want it, and its size."""
+        self._sampler: Sampler | None = None
         self._stopwatch = stopwatch
         self._gone = 0
         """How many subscriptions are silenced but not removed yet."""
@@ -111,6 +112,14 @@ class Subscribers:
             self._connections[key] = 0
         self._free.append(key)
 
+    def sample_into(self, sampler: Sampler) -> None:
+        """Tells the sampler of every publication that is looked up, until ``stop_sampling``."""
+        self._sampler = sampler
+
+    def stop_sampling(self) -> None:
+        """Tells nobody of publications any more."""
+        self._sampler = None
+
     def deliveries(
         self,
         pubend: int,
@@ -127,7 +136,7 @@ class Subscribers:
         Skips subscriptions that begin after a message's tick. With members, serves only those, from their ticks on.
         """
         # With these, who gets a message does not depend on its attributes alone.
-        depends = later is not None or members is not None or self.sampler is not None or system
+        depends = later is not None or members is not None or self._sampler is not None or system
         found: list[Targets] = []
         last: Attributes | None = None
         targets: Targets = ()
@@ -186,8 +195,8 @@ class Subscribers:
     ) -> Targets:
         """Who gets a message."""
         found = self._system.find(attributes) if system else self._looked_up(attributes)
-        if self.sampler is not None and not system and members is None:
-            self.sampler(attributes, found.ids() if found else _NOBODY, size)
+        if self._sampler is not None and not system and members is None:
+            self._sampler(attributes, found.ids() if found else _NOBODY, size)
         if not found:
             return ()
         ids = found.ids()

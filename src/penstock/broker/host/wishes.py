@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from penstock.broker.host.edge import HostSubscription
 
-__all__ = ["Begun", "Doubt", "OpenAt", "Refusal", "Wish"]
+__all__ = ["Begun", "Doubt", "OpenAt", "Refusal", "Settled", "Wish"]
 
 
 class Doubt(NamedTuple):
@@ -35,4 +35,18 @@ class Refusal(NamedTuple):
     reason: str
 
 
-Wish: TypeAlias = Doubt | OpenAt | Begun | Refusal
+class Settled(NamedTuple):
+    """A client's request to forget a durable name was answered by all pubends, or has timed out: tell the client."""
+
+    connection: int
+    number: int
+    name: str
+    existed: bool
+    """Whether any pubend knew the name."""
+    problem: str
+    """Why a pubend did not forget the name."""
+    pending: tuple[str, ...]
+    """Pubends that have not answered."""
+
+
+Wish: TypeAlias = Doubt | OpenAt | Begun | Refusal | Settled

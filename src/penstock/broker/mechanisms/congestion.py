@@ -46,7 +46,8 @@ class Congestion:
         """The rate control of each pubend of this broker."""
         self._consolidations: dict[str, UcaConsolidation] = {}
         self._limited: dict[str, None] = {}
-        self._now_ms = 0
+        self._measured_ms = 0
+        """When horizons were last measured: a status is of that time, whenever it is asked for."""
         self.due = Due(self.next_deadline)
         self._told: dict[str, tuple[float, int]] = {}
         """By pubend: the rate and number of publishers last told to those that wait."""
@@ -89,7 +90,7 @@ class Congestion:
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Measures horizons, sends queries, and adapts rates."""
-        self._now_ms = now_ms
+        self._measured_ms = now_ms
         for edge in self._edges.edges.values():
             edge.control.on_deadline(edge.stream.horizon, edge.stream.ignored_ticks, now_ms=now_ms)
         for pubend, control in self.controls.items():
@@ -103,7 +104,7 @@ class Congestion:
 
     def status(self) -> CongestionStatus:
         """The rates of pubends, and the progress of this host's streams."""
-        now_ms = self._now_ms
+        now_ms = self._measured_ms
         return CongestionStatus(
             {pubend: _rate_status(control, now_ms) for pubend, control in self.controls.items()},
             {

@@ -66,11 +66,11 @@ class Sampling:
         self._bytes = 0
         self._gather(may_go)
         self._press = Press(len(self._interests), samples_max=samples_max)
-        self._subscribers.sampler = self._record
+        self._subscribers.sample_into(self._record)
 
     def end(self) -> Profile:
         """Stops recording and returns the profile."""
-        self._subscribers.sampler = None
+        self._subscribers.stop_sampling()
         mean = self._bytes / self._press.taken if self._press.taken else 0.0
         return Profile(self._interests, self._press, mean)
 
@@ -80,7 +80,7 @@ class Sampling:
         self._press.record(columns[columns >= 0], is_covered=bool(self._covering.find(attributes)))
         self._bytes += size + _FRAME_BYTES
         if self._press.is_full:
-            self._subscribers.sampler = None
+            self._subscribers.stop_sampling()
 
     def _gather(self, may_go: MayGo) -> None:
         """Makes one column for each distinct set of a client's subscriptions."""

@@ -88,7 +88,9 @@ class TokenDesk:
         if self._member is None:
             return answers
         try:
-            return answers + self._carried_out(self._member.on_message(letter.sender, letter.payload, now_ms=now_ms))
+            return answers + self._carried_out(
+                self._member.on_message(letter.sender, letter.payload, now_ms=now_ms), now_ms
+            )
         except TokenMessageError as error:
             # Not the neighbour's fault: it only forwarded the letter.
             self.malformed += 1
@@ -113,7 +115,7 @@ class TokenDesk:
         answers = self._look(now_ms)
         if self._member is None:
             return answers
-        return answers + self._carried_out(self._member.on_deadline(now_ms=now_ms))
+        return answers + self._carried_out(self._member.on_deadline(now_ms=now_ms), now_ms)
 
     def status(self) -> TokenStatus | None:
         """Figures for the operator; None without a token."""
@@ -128,19 +130,19 @@ class TokenDesk:
         plan = self._settings.token
         if plan is None:
             self._member = None
-            self._end()
+            self._end(now_ms)
             return []
         if self._member is None or plan == self._member.plan:
             return self._look(now_ms)
-        return self._carried_out(self._member.set_plan(plan, now_ms=now_ms))
+        return self._carried_out(self._member.set_plan(plan, now_ms=now_ms), now_ms)
 
     def on_operated(self, fence: str, *, now_ms: int) -> list[Answer]:
         """The shell has finished the heavy work."""
         operation = self._operation
         if self._member is None or operation is None or str(operation) != fence:
             return []
-        self._end()
-        return self._carried_out(self._member.done(operation, now_ms=now_ms))
+        self._end(now_ms)
+        return self._carried_out(self._member.done(operation, now_ms=now_ms), now_ms)
 
     # --- inside
 
@@ -165,26 +167,26 @@ class TokenDesk:
             fresh = [other for other in graph.get(name, ()) if other not in reached]
             reached |= dict.fromkeys(fresh)
             waiting += fresh
-        return self._carried_out(self._member.set_members(reached, now_ms=now_ms))
+        return self._carried_out(self._member.set_members(reached, now_ms=now_ms), now_ms)
 
-    def _carried_out(self, outputs: list[Output]) -> list[Answer]:
+    def _carried_out(self, outputs: list[Output], now_ms: int) -> list[Answer]:
         answers: list[Answer] = []
         for output in outputs:
             if isinstance(output, Send):
                 answers += self._post(_Letter(output.to, self._settings.name, 0, output.payload))
             elif isinstance(output, Enabled):
                 self._operation = output.fence
-                self._guaranteed.lift(_LIFT * self._settings.congestion.nack_window_ms)
+                self._guaranteed.lift(_LIFT * self._settings.congestion.nack_window_ms, now_ms=now_ms)
                 answers.append(Operate(str(output.fence), output.until_ms))
             else:
                 answers.append(Record(output.event, output.fields))
         if self._operation is not None and self._member is not None and not self._member.is_operating:
-            self._end()
+            self._end(now_ms)
         return answers
 
-    def _end(self) -> None:
+    def _end(self, now_ms: int) -> None:
         self._operation = None
-        self._guaranteed.lift(0)
+        self._guaranteed.lift(0, now_ms=now_ms)
 
     def _post(self, letter: _Letter) -> list[Answer]:
         """Sends a letter one hop towards its receiver; it is lost if there is no path."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 
 from penstock.broker.peers import Peer
 from penstock.broker.rooms import Rooms
@@ -12,18 +12,17 @@ __all__ = ["Ways"]
 
 
 class Ways:
-    """Sends frames about a pubend one hop further; frames from this broker to itself are handled at once."""
+    """Sends frames about a pubend one hop further; whoever has one for this broker itself handles it instead."""
 
-    def __init__(self, rooms: Rooms, own: Container[str], hear: Callable[[ControlFrame], None]) -> None:
+    def __init__(self, rooms: Rooms, own: Container[str]) -> None:
         self._name = rooms.settings.name
         self._connections, self._router = rooms.connections, rooms.router
-        self._own, self._hear = own, hear
+        self._own = own
 
     def up(self, pubend: str, frame: ControlFrame) -> None:
         """Sends a frame towards the pubend; without a path it is lost, and whoever needs the answer asks again."""
-        if pubend in self._own:
-            self._hear(frame)
-        elif (parent := self._parent(pubend)) is not None:
+        assert pubend not in self._own
+        if (parent := self._parent(pubend)) is not None:
             self._connections.say(parent, frame)
 
     def leads_to(self, pubend: str) -> bool:
@@ -32,9 +31,8 @@ class Ways:
 
     def down(self, pubend: str, host: str, frame: ControlFrame) -> None:
         """Sends a frame towards a host; without a path it is lost."""
-        if host == self._name:
-            self._hear(frame)
-        elif (child := self.child(pubend, host)) is not None:
+        assert host != self._name
+        if (child := self.child(pubend, host)) is not None:
             self._connections.say(child, frame)
 
     def _parent(self, pubend: str) -> Peer | None:

@@ -6,8 +6,8 @@ A request that changes the durable register is answered when the change is durab
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.broker.access import Claimant
 from penstock.broker.claims import claimed_ms
@@ -18,10 +18,10 @@ from penstock.broker.pubend.register import Named, Register
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, format_tick, tick_at
 from penstock.protocol.control import shortened
-from penstock.protocol.frames import LATEST, ControlFrame, StreamForget, StreamForgotten, StreamOpen, StreamOpened
+from penstock.protocol.frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
 from penstock.protocol.stream_frames import StreamTaken
 
-__all__ = ["PubendDesk"]
+__all__ = ["Answer", "PubendDesk"]
 
 _FORGOTTEN_MAX: Final = 1_000
 """How many requests to forget are remembered, to recognise repetitions."""
@@ -33,14 +33,15 @@ _CLOCKS_MS: Final = 24 * 3_600_000
 _GONE: Final = LATEST
 """The ownership of a name that was forgotten: higher than all claims."""
 
+Answer: TypeAlias = StreamOpened | StreamForgotten | StreamTaken
+"""A word of a pubend to a host, which both are named in it."""
+
 
 class _Reply(NamedTuple):
     """An answer that waits for a commit."""
 
     commit: int
-    pubend: str
-    host: str
-    frame: ControlFrame
+    answer: Answer
 
 
 class PubendDesk:
@@ -52,33 +53,29 @@ class PubendDesk:
         logs: Mapping[str, PubendLog],
         registers: Mapping[str, Register],
         commits: Commits,
-        *,
-        send: Callable[[str, str, ControlFrame], None],
     ) -> None:
         self._settings = settings
         self._logs = logs
         self._commits = commits
-        self._send = send
         self._registers = registers
         self._replies: deque[_Reply] = deque()
         self._forgotten: deque[tuple[str, int]] = deque(maxlen=_FORGOTTEN_MAX)
         names = ("opened", "durables_claimed", "durables_taken", "durables_forgotten", "durables_denied")
         self.counts = dict.fromkeys(names, 0)
 
-    def open(self, frame: StreamOpen, *, now_ms: int) -> int | None:
-        """Answers a host that asks where a subscription may begin; returns the tick, if it may."""
+    def open(self, frame: StreamOpen, *, now_ms: int) -> tuple[int | None, list[Answer]]:
+        """Answers a host that asks where a subscription may begin; also returns the tick, if it may."""
         self.counts["opened"] += 1
         log, register = self._logs[frame.pubend], self._registers[frame.pubend]
         known = register.get(frame.durable) if frame.durable else None
         if known is not None and not self._may_have(known, frame):
-            self._answer(frame, 0, problem=_not_theirs(frame), is_denied=True)
-            return None
-        if frame.durable and self._is_ahead(frame, 0 if known is None else known.ownership, now_ms):
-            return None
+            return None, [_answer(frame, 0, problem=_not_theirs(frame), is_denied=True)]
+        if frame.durable and _is_ahead(frame, 0 if known is None else known.ownership, now_ms):
+            self.counts["durables_denied"] += 1
+            return None, _refusal_ahead(frame, now_ms)
         # An equal number is the same claim, whose answer got lost, unless two brokers' numbers collide.
         if known is not None and (known.ownership, known.host != frame.host) > (frame.ownership, False):
-            self._answer(frame, 0, held=known.ownership)
-            return None
+            return None, [_answer(frame, 0, held=known.ownership)]
         if known is not None and known.is_damaged:
             tick, problem = _after_damage(log, frame)
         else:
@@ -86,15 +83,13 @@ class PubendDesk:
         if not problem and frame.durable and known is None:
             problem = self._problem_with_new(register, frame)
         if problem:
-            self._answer(frame, 0, problem=problem)
-            return None
+            return None, [_answer(frame, 0, problem=problem)]
         if not frame.durable:
-            self._answer(frame, tick)
-            return tick
+            return tick, [_answer(frame, tick)]
         former = known.host if known is not None and frame.ownership > known.ownership else ""
         self.counts["durables_claimed"] += 1
         self._later(frame, register, former, tick)
-        return tick
+        return tick, []
 
     def _later(self, frame: StreamOpen, register: Register, former: str, tick: int) -> None:
         """Claims a name; once that is durable, answers the asker and tells the former owner's host, if there is one."""
@@ -107,14 +102,14 @@ class PubendDesk:
         # Also when it asks again, with the same number or a higher one, because the answer got lost.
         is_new = claimed.made_by == (frame.host, frame.ticket)
         answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, is_new=is_new)
-        self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
+        self._replies.append(_Reply(commit, answer))
         if former:
             self.counts["durables_taken"] += 1
             taken = StreamTaken(frame.pubend, former, frame.durable, frame.ownership)
-            self._replies.append(_Reply(commit, frame.pubend, former, taken))
+            self._replies.append(_Reply(commit, taken))
 
-    def forget(self, frame: StreamForget) -> None:
-        """A host says that a durable name is not needed any more."""
+    def forget(self, frame: StreamForget) -> list[Answer]:
+        """A host says that a durable name is not needed any more; answers at once unless something changes."""
         register = self._registers[frame.pubend]
         owner = register.get(frame.durable)
         if frame.ownership and owner is not None and (owner.ownership, owner.host) != (frame.ownership, frame.host):
@@ -122,37 +117,36 @@ class PubendDesk:
             owner = None
         elif owner is not None and not self._may_have(owner, frame):
             problem = _not_theirs(frame)
-            denial = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)
-            self._send(frame.pubend, frame.host, denial)
-            return
+            return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)]
         change = None if owner is None else register.forget(frame.durable)
         if change is None or owner is None:
             # A repetition because the answer got lost, or an unknown name.
             existed = (frame.host, frame.ticket) in self._forgotten
-            answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=existed)
-            self._send(frame.pubend, frame.host, answer)
-            return
+            return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=existed)]
         self._forgotten.append((frame.host, frame.ticket))
         self.counts["durables_forgotten"] += 1
         commit = self._commits.add(change)
         answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)
-        self._replies.append(_Reply(commit, frame.pubend, frame.host, answer))
+        self._replies.append(_Reply(commit, answer))
         if not frame.ownership:
             taken = StreamTaken(frame.pubend, owner.host, frame.durable, _GONE)
-            self._replies.append(_Reply(commit, frame.pubend, owner.host, taken))
+            self._replies.append(_Reply(commit, taken))
+        return []
 
-    def move(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> None:
-        """Takes the position of a durable subscription from its host."""
+    def move(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> list[Answer]:
+        """Takes the position of a durable subscription from its host; tells the host if it has lost the name."""
         register = self._registers[pubend]
-        if not register.move(name, ownership, host, min(tick, self._logs[pubend].last_tick + 1)):
-            known = register.get(name)
-            self._send(pubend, host, StreamTaken(pubend, host, name, _GONE if known is None else known.ownership))
+        if register.move(name, ownership, host, min(tick, self._logs[pubend].last_tick + 1)):
+            return []
+        known = register.get(name)
+        return [StreamTaken(pubend, host, name, _GONE if known is None else known.ownership)]
 
-    def on_committed(self, number: int) -> None:
-        """Commits up to this number are durable: sends the answers that waited for them."""
+    def on_committed(self, number: int) -> list[Answer]:
+        """Commits up to this number are durable: returns the answers that waited for them."""
+        answers: list[Answer] = []
         while self._replies and self._replies[0].commit <= number:
-            reply = self._replies.popleft()
-            self._send(reply.pubend, reply.host, reply.frame)
+            answers.append(self._replies.popleft().answer)
+        return answers
 
     def changes(self) -> list[SetValue]:
         """Returns the positions that have moved, to be made durable."""
@@ -191,21 +185,6 @@ class PubendDesk:
             return f"{owned}, which is the limit (client_durables_max)"
         return ""
 
-    def _is_ahead(self, frame: StreamOpen, held: int, now_ms: int) -> bool:
-        """Whether a claim's number lies too far in the future, so that later claims at the right time would be lower.
-
-        A claim one step above the present holder's is accepted, whatever its clock says.
-        """
-        ahead_ms = claimed_ms(frame.ownership) - now_ms
-        if ahead_ms <= _AHEAD_MS_MAX or claimed_ms(frame.ownership) <= claimed_ms(held) + _STEP_MS_MAX:
-            return False
-        self.counts["durables_denied"] += 1
-        if ahead_ms > _AHEAD_MS_MAX + _CLOCKS_MS:
-            problem = f"broker {frame.host} claims {frame.durable!r} with a clock that is {ahead_ms:,} ms ahead"
-            self._answer(frame, 0, problem=problem)
-        # Else other pubends may have accepted this number: the host retries, and it will be accepted here in a while.
-        return True
-
     def _may_have(self, known: Named, frame: StreamOpen | StreamForget) -> bool:
         access = self._settings.access
         # By the rules here: the host is trusted only on who the client is.
@@ -214,20 +193,37 @@ class PubendDesk:
         self.counts["durables_denied"] += not may_have
         return may_have
 
-    def _answer(
-        self, frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "", is_denied: bool = False
-    ) -> None:
-        answer = StreamOpened(
-            frame.pubend,
-            frame.host,
-            frame.ticket,
-            tick,
-            frame.ownership,
-            held,
-            shortened(problem),
-            is_denied=is_denied,
-        )
-        self._send(frame.pubend, frame.host, answer)
+
+def _is_ahead(frame: StreamOpen, held: int, now_ms: int) -> bool:
+    """Whether a claim's number lies too far in the future, so that later claims at the right time would be lower.
+
+    A claim one step above the present holder's is accepted, whatever its clock says.
+    """
+    claim_ms = claimed_ms(frame.ownership)
+    return claim_ms > now_ms + _AHEAD_MS_MAX and claim_ms > claimed_ms(held) + _STEP_MS_MAX
+
+
+def _refusal_ahead(frame: StreamOpen, now_ms: int) -> list[Answer]:
+    """Refuses a claim whose number lies too far in the future, unless its host should ask again."""
+    ahead_ms = claimed_ms(frame.ownership) - now_ms
+    if ahead_ms <= _AHEAD_MS_MAX + _CLOCKS_MS:
+        # Other pubends may have accepted this number: the host retries, and it will be accepted here in a while.
+        return []
+    problem = f"broker {frame.host} claims {frame.durable!r} with a clock that is {ahead_ms:,} ms ahead"
+    return [_answer(frame, 0, problem=problem)]
+
+
+def _answer(frame: StreamOpen, tick: int, *, held: int = 0, problem: str = "", is_denied: bool = False) -> StreamOpened:
+    return StreamOpened(
+        frame.pubend,
+        frame.host,
+        frame.ticket,
+        tick,
+        frame.ownership,
+        held,
+        shortened(problem),
+        is_denied=is_denied,
+    )
 
 
 def _after_damage(log: PubendLog, frame: StreamOpen) -> tuple[int, str]:

@@ -8,19 +8,25 @@ are told to send less at a time while their pubend is limited.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.broker.peers import Batch
 from penstock.congestion.pubend import PubendControl
 from penstock.model.values import AttributeValue
 from penstock.protocol.frames import Publish
 
-__all__ = ["Gate", "Held"]
+__all__ = ["Admit", "Gate", "Held"]
 
 Decoded = list[dict[str, AttributeValue]]
-Admit = Callable[[str, bytes, Publish, Decoded], int]
-"""Gives messages their ticks; returns the commit that makes them durable, 0 if they already are."""
+
+
+class Admit(Protocol):
+    """How messages get into the log of their pubend."""
+
+    def __call__(self, pubend: str, publisher: bytes, frame: Publish, decoded: Decoded, *, now_ms: int) -> int:
+        """Gives messages their ticks; returns the commit that makes them durable, 0 if they already are."""
 
 
 @dataclass(slots=True)
@@ -101,7 +107,7 @@ class Gate:
         if not count:
             return 0
         part = Publish(held.first, held.bodies[:count], held.pubend)
-        commit = self._admit(held.pubend, held.publisher, part, held.decoded[:count])
+        commit = self._admit(held.pubend, held.publisher, part, held.decoded[:count], now_ms=now_ms)
         held.first += count
         held.bodies, held.decoded = held.bodies[count:], held.decoded[count:]
         return commit
