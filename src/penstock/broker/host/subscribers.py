@@ -30,6 +30,8 @@ Sampler: TypeAlias = Callable[[Attributes, Ids, int], None]
 _NUMBERS_BYTES_MAX: Final = 4 * 65_535
 _FRAME_BYTES: Final = 32 * 1024
 """Data in a frame that takes no more messages: control must not wait for long behind it on a slow connection."""
+_DELIVERIES_PER_FRAME: Final = 3
+"""If each frame makes at least this many deliveries, frames that connections share cost less than one for each."""
 _KNOWN_BYTES_MAX: Final = 16 * 1024 * 1024
 """About how much memory may remember who gets the messages that a set of subscriptions wants."""
 _BULK: Final = 96
@@ -148,8 +150,7 @@ class Subscribers:
                 last = each
             found.append(targets)
         runs = _runs(found, bodies)
-        if 2 * len(runs) <= len(found) or len(found) == 1:
-            # Many messages for the same receivers: all of these get the same frame, encoded once.
+        if len(found) == 1 or _are_shared(found, runs):
             frames: list[tuple[Deliver, Sequence[int]]] = []
             for start, end in runs:
                 for numbers, connections in found[start]:
@@ -311,6 +312,16 @@ def _runs(found: Sequence[Targets], bodies: Sequence[bytes]) -> list[tuple[int, 
     if start < len(found):
         runs.append((start, len(found)))
     return runs
+
+
+def _are_shared(found: Sequence[Targets], runs: Sequence[tuple[int, int]]) -> bool:
+    """Whether a frame for each run, shared by all who get the same, costs less than one for each connection."""
+    frames = deliveries = 0
+    for start, end in runs:
+        for _, connections in found[start]:
+            frames += 1
+            deliveries += (end - start) * len(connections)
+    return deliveries >= _DELIVERIES_PER_FRAME * frames
 
 
 def is_reserved(conjunction: Conjunction) -> bool:
