@@ -192,6 +192,7 @@ MUTANTS: Final = (
         "broker/pubend/desk.py",
         "        self._later(frame, register, former, tick)\n        return tick, []\n",
         "        self._later(frame, register, former, tick)\n        return tick, [_answer(frame, tick)]\n",
+        tests=("tests/broker/test_scenario_durable.py",),
     ),
     Mutant(
         "name-not-registered",
