@@ -89,11 +89,12 @@ def balancing_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, 
 
 def _balancing_row(found: BalancingStatus) -> tuple[str, ...]:
     session = found.session
+    loads = [_value(metric, metric.of(found)) for metric in BALANCED]
     return (
         found.role,
         found.cluster,
         found.state,
-        *(_value(each, each.of(found)) for each in BALANCED),
+        *loads,
         f"{session.phase} with {session.partner}" if session else "",
         f"{found.counts.get('migrations', 0):,}",
         "" if found.last is UNSET else _decision(found.last),
