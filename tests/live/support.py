@@ -186,6 +186,7 @@ class FakeBroker:
         self.outboxes: dict[int, Outbox] = {}
         self.answers: list[Effect] = []
         self.follows: list[Effect] = []
+        self.finished = 0
         self.deadline_ms: int | None = None
         self.on_receive: Callable[[int, list[Frame]], Sequence[Effect]] = lambda _connection, _frames: []
 
@@ -207,6 +208,7 @@ class FakeBroker:
 
     def finish(self, *, now_ms: int) -> Sequence[Effect]:
         self.last_ms = now_ms
+        self.finished += 1
         follows, self.follows = self.follows, []
         return follows
 

@@ -48,6 +48,27 @@ def test_frames_go_to_the_broker_and_its_answers_come_back(plain: bool) -> None:
     run(scenario(), plain=plain)
 
 
+def test_what_follows_from_all_frames_of_a_turn_is_asked_for_once() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker()
+        async with BrokerNode(lone(), "b1", broker=broker) as node:
+            peers = [await FramePeer.dial(node.address) for _ in range(3)]
+            for peer in peers:
+                peer.send(HELLO)
+            await until(lambda: broker.count("receive") == 3)
+            node.turns.end()
+            before = broker.finished
+            for connection in list(node._connections.values()):
+                node.on_frames(connection, [Heartbeat(0)])
+            assert broker.finished == before
+            node.turns.end()
+            assert (broker.count("receive"), broker.finished) == (6, before + 1)
+            for peer in peers:
+                await peer.close()
+
+    run(scenario())
+
+
 def test_the_broker_hears_of_a_large_frame_before_all_of_it_is_there() -> None:
     async def scenario() -> None:
         broker = FakeBroker()
