@@ -208,7 +208,11 @@ class Broker:
 
     def _handle(self, connection: int, frames: list[f.Frame], now_ms: int) -> None:
         held = self._neighbourhood.held
+        intake = self._intake
         for frame in frames:
+            if intake.has_gathered and type(frame) is not f.Publish:
+                # In the order of arrival: whoever subscribes now must not get what was published before.
+                intake.send_on(now_ms=now_ms)
             peer = self._connections.peers.get(connection)
             if peer is None:
                 break
@@ -439,6 +443,7 @@ class Broker:
         self._neighbourhood.flood(self._desk.release(peer, now_ms=now_ms))
 
     def _finish(self, now_ms: int) -> list[Effect]:
+        self._intake.send_on(now_ms=now_ms)
         if self._router.heard:
             self._mechanisms.hear(now_ms=now_ms)
         self._neighbourhood.acknowledge()

@@ -214,7 +214,8 @@ class Guaranteed:
 
     def begin_turn(self, *, now_ms: int) -> None:
         """Tells the tracker the time of a new stimulus; the first one starts the pubends."""
-        self._tracker.begin_turn(now_ms=now_ms)
+        if self._tracker.now_ms != now_ms:
+            self._tracker.begin_turn(now_ms=now_ms)
         if self._report_ms is None:
             self._started_ms, self._report_ms = now_ms, now_ms + self._settings.report_ms
             self._due.by(self._report_ms)

@@ -107,7 +107,7 @@ def client_handlers(
     return _all_of(
         PeerKind.CLIENT,
         {
-            f.Publish: lambda peer, frame, now_ms: intake.publish(peer, frame, now_ms=now_ms),
+            f.Publish: intake.publish,
             f.RefusedAck: lambda peer, frame, now_ms: intake.confirm(peer, frame, now_ms=now_ms),
             f.Acknowledge: lambda peer, frame, _: positions.acknowledge(peer, frame),
             f.Forget: lambda peer, frame, now_ms: desk.forget(peer, frame, now_ms=now_ms),

@@ -39,8 +39,8 @@ class Pubends:
         """Returns the pubend for a publisher's messages: the one it names, or one by hash; None if there is none."""
         if wanted:
             return wanted if wanted in self.names else None
-        if not self.names:
-            return None
+        if len(self._chosen) < 2:
+            return self._chosen[0] if self._chosen else None
         return self._chosen[crc32(publisher.to_bytes(4)) % len(self._chosen)]
 
     def next_ticks(self, pubend: str, count: int, *, now_ms: int) -> list[int]:

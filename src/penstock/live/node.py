@@ -44,6 +44,8 @@ __all__ = ["BrokerNode"]
 
 _AFTER_BUG_S: Final = 0.1
 """How long deadlines wait after a bug in handling one."""
+_NOTICED_S: Final = 0.001
+"""If the end of a turn takes longer than this, those who caused it are charged."""
 
 
 class BrokerNode:
@@ -64,8 +66,8 @@ class BrokerNode:
         self.broker: BrokerPort
         self.incarnation = self.clock.started_ms
         self.turns: Final = Turns(give_up=self._give_up, settle=self._settle, on_end=self._arm)
-        self._has_heard = False
-        """Whether the broker has heard frames whose effects are not carried out yet."""
+        self._heard: list[Connection] = []
+        """Connections with frames that the broker has heard in this turn, and whose effects are not carried out yet."""
         self._storage = Storage(overlay, name, turns=self.turns, stimulate=self.stimulate, fail=self._on_failed)
         self._measuring = Measuring(self._on_measured)
         self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
@@ -181,7 +183,7 @@ class BrokerNode:
         await entrance.close()
         self._measuring.stop()
         await self._diallers.stop()
-        self._has_heard = False
+        self._heard = []
         self._dispatch(self.broker.shutdown(now_ms=self.clock.now_ms()))
         self.turns.end()
         for connection in list(self._connections.values()):
@@ -258,8 +260,9 @@ class BrokerNode:
 
     def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
         """Pass a batch of frames to the broker; what follows from it is done at the end of the turn."""
-        self._has_heard = True
-        self.turns.end_later()
+        if not self._heard:
+            self.turns.end_later()
+        self._heard.append(connection)
         try:
             self.broker.hear(connection.number, frames, now_ms=self.clock.now_ms())
         except ProtocolError as error:
@@ -275,14 +278,20 @@ class BrokerNode:
             connection.know()
 
     def _settle(self) -> None:
-        """Carry out what follows from all frames that arrived in this turn."""
-        if not self._has_heard:
+        """Carry out what follows from all frames that arrived in this turn, at the expense of those who sent them."""
+        heard = self._heard
+        if not heard:
             return
-        self._has_heard = False
+        self._heard = []
+        started_s = self.turns.clock()
         try:
             self._dispatch(self.broker.finish(now_ms=self.clock.now_ms()))
         except Exception as error:  # noqa: BLE001 - a bug must not keep what is queued from being sent
             self._on_bug(error)
+        took_s = self.turns.clock() - started_s
+        if took_s > _NOTICED_S:
+            for connection in heard:
+                connection.charge(took_s / len(heard))
 
     def on_progress(self, connection: Connection, unfinished_bytes: int) -> None:
         """More of a large frame has arrived."""

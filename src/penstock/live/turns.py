@@ -5,7 +5,8 @@ the budget of a turn, by what the connection's frames cost lately. When the budg
 turns, and nothing more is read from its connection: so the others are served in between, whatever one peer sends.
 Waiting connections take their turns in the order in which they began to wait, but those that have used much time
 lately come after all others: only the first of them is sure of a slice. So a light user is served next to any number of
-connections that use all they can get. The clock is read twice per slice.
+connections that use all they can get. The clock is read twice per slice. What follows from the frames of a whole turn is
+done once at its end, and the connections that sent them share its cost.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Worker(Protocol):
 class Pace:
     """What the frames of one connection cost lately, which sizes its next slice."""
 
-    __slots__ = ("_debt_s", "_noted_s", "_unit_s", "is_heavy")
+    __slots__ = ("_debt_s", "_noted_s", "_unit_s", "is_heavy", "weight_max")
 
     def __init__(self) -> None:
         self._unit_s = _UNIT_START_S
@@ -61,11 +62,8 @@ class Pace:
         self._noted_s = 0.0
         self.is_heavy = True
         """Whether its last slice was not light, or it has had none: then it has to wait where others do not."""
-
-    @property
-    def weight_max(self) -> int:
+        self.weight_max = int(TURN_S / _UNIT_START_S)
         """The weight of the next slice; at least one."""
-        return max(1, min(_SLICE_MAX, int(TURN_S / self._unit_s)))
 
     @property
     def uses_much(self) -> bool:
@@ -74,14 +72,30 @@ class Pace:
 
     def note(self, weight: int, took_s: float, *, now_s: float) -> None:
         """Account for a slice."""
-        paid_s = _SHARE * (now_s - self._noted_s) if self._noted_s else 0.0
+        # Comparisons instead of ``min`` and ``max``: this is on the path of every message.
+        debt_s = self._debt_s
+        if self._noted_s:
+            debt_s -= _SHARE * (now_s - self._noted_s)
         self._noted_s = now_s
-        # Twice the limit at most, so that heavy use is forgiven in a second.
-        self._debt_s = min(max(self._debt_s - paid_s, 0.0) + took_s, 2 * _DEBT_S_MAX)
-        unit_s = took_s / max(1, weight)
-        # The estimate rises at once, and falls gradually.
-        self._unit_s = max(unit_s, (self._unit_s + unit_s) / 2, 1e-9)
+        self._owe(took_s if debt_s < 0.0 else debt_s + took_s)
+        unit_s = took_s / weight if weight > 1 else took_s
+        if unit_s < self._unit_s:
+            # The estimate rises at once, and falls gradually.
+            unit_s = (self._unit_s + unit_s) / 2
+        self._unit_s = unit_s
+        if unit_s * _SLICE_MAX <= TURN_S:
+            self.weight_max = _SLICE_MAX
+        else:
+            self.weight_max = int(TURN_S / unit_s) or 1
         self.is_heavy = took_s > _LIGHT_S
+
+    def charge(self, took_s: float) -> None:
+        """Account for time spent on its frames outside its slices."""
+        self._owe(self._debt_s + took_s)
+
+    def _owe(self, debt_s: float) -> None:
+        # Twice the limit at most, so that heavy use is forgiven in a second.
+        self._debt_s = debt_s if debt_s < 2 * _DEBT_S_MAX else 2 * _DEBT_S_MAX
 
 
 class Turns:
@@ -99,7 +113,7 @@ class Turns:
         self._give_up = give_up
         self._settle = settle
         self._on_end = on_end
-        self._clock = clock
+        self.clock: Final = clock
         self.woken: dict[int, Worker] = {}
         """Workers to flush at the end of this turn, by number."""
         self._behind: dict[int, Worker] = {}
@@ -122,9 +136,13 @@ class Turns:
 
     def timed(self, handle: Callable[[], None]) -> float:
         """Handle a slice, and take its time from the budget; returns the time."""
-        started_s = self._clock()
+        started_s = self.clock()
         handle()
-        self.now_s = self._clock()
+        return self.spend(started_s)
+
+    def spend(self, started_s: float) -> float:
+        """Take the time of a slice that began then from the budget; returns the time."""
+        self.now_s = self.clock()
         took_s = self.now_s - started_s
         self._spent_s += took_s
         return took_s
@@ -154,8 +172,9 @@ class Turns:
 
     def end(self) -> None:
         """Settle and flush, begin the next turn, and let the waiting workers work in it."""
-        self.stop()
         self._settle()
+        # Not before: settling asks for the end of the turn, which this is.
+        self.stop()
         # Workers woken while flushing wait for the next turn: sockets must be read in between.
         woken, self.woken = self.woken, {}
         for worker in woken.values():

@@ -85,8 +85,14 @@ def take_in(bodies: Sequence[bytes]) -> list[dict[str, AttributeValue]]:
     An accepted message is stored and read by everybody: one that readers cannot decode would stop each of them at the
     same place, again and again. Consecutive messages with the same attributes share one dict, decoded once.
     """
+    if len(bodies) == 1:
+        # The same as below, without what only a second message needs.
+        attributes, end = _split(bodies[0])
+        if bodies[0][end] or len(bodies[0]) > _SMALL:
+            _check_rest(bodies[0], end + 1)
+        return [attributes]
     found: list[dict[str, AttributeValue]] = []
-    attributes: dict[str, AttributeValue] = {}
+    attributes = {}
     # The attributes of the message before, as bytes that begin with their length: a prefix is never longer than it.
     same, end = b"", 0
     for body in bodies:

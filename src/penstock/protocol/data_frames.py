@@ -24,14 +24,18 @@ __all__ = [
 class Publish:
     """Messages from a client, numbered from ``first`` on; to a named pubend or to one of the broker's choice."""
 
-    __slots__ = ("bodies", "encoded", "first", "pubend", "size")
+    __slots__ = ("bodies", "encoded", "first", "pubend")
 
     def __init__(self, first: int, bodies: list[bytes], pubend: str = "") -> None:
         self.first = first
         self.bodies = bodies
         self.pubend = pubend
-        self.size = 24 + len(pubend) + sum(map(len, bodies)) + 4 * len(bodies)
         self.encoded: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has on the wire; not kept, since a broker that receives it has no use for it."""
+        return 24 + len(self.pubend) + sum(map(len, self.bodies)) + 4 * len(self.bodies)
 
 
 class Forward:
@@ -73,7 +77,10 @@ class Deliver:
         self.numbers = numbers
         """For each message, the client's numbers of the subscriptions that want it, four bytes each, big-endian."""
         self.bodies = bodies
-        self.size = 11 + 14 * len(ticks) + sum(map(len, numbers)) + sum(map(len, bodies))
+        if len(ticks) == 1:
+            self.size = 25 + len(numbers[0]) + len(bodies[0])
+        else:
+            self.size = 11 + 14 * len(ticks) + sum(map(len, numbers)) + sum(map(len, bodies))
         self.encoded: bytes | None = None
 
 

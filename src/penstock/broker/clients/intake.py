@@ -40,6 +40,8 @@ _WINDOW_S: Final = 0.5
 _RATE_S_MAX: Final = 1e9
 _WINDOW_BYTES_MIN: Final = 2_000
 """A slowed publisher may always have this much in flight."""
+_GATHERED_MAX: Final = 16
+"""Messages that are sent on at once, since a larger batch would hardly cost less for each; fewer wait for the turn's."""
 
 
 class Intake:
@@ -78,12 +80,16 @@ class Intake:
         """Publishers that were told why they wait."""
         self._reason = ""
         """Why publishers have to wait, as last computed."""
+        self._gathered: dict[str, tuple[list[bytes], list[dict[str, AttributeValue]]]] = {}
+        """Accepted best-effort messages of this turn that are not sent on yet, by pubend: bodies and attributes."""
 
-    def publish(self, peer: Peer, frame: Publish, *, now_ms: int) -> None:
+    def publish(self, peer: Peer, frame: Publish, now_ms: int) -> None:
         """Accepts or refuses each of a client's messages; an empty batch asks for an acknowledgement."""
         guest = guest_of(peer)
-        self._check_sequence(guest, frame)
-        if not frame.bodies:
+        bodies = frame.bodies
+        if frame.first != guest.published + 1 or guest.published < 0:
+            self._check_sequence(guest, frame)
+        if not bodies:
             if guest.outstanding or guest.waiting:
                 guest.asks = True
             else:
@@ -93,12 +99,12 @@ class Intake:
             raise ProtocolError(
                 f"{guest.unpaid_bytes:,} bytes are published beyond the credit of {guest.credit_bytes:,}"
             )
-        size = sum(map(len, frame.bodies))
-        if size < BODY_BYTES_MIN * len(frame.bodies):
+        size = sum(map(len, bodies))
+        if size < BODY_BYTES_MIN * len(bodies):
             # Else messages that cost no credit could be sent without end.
-            raise ProtocolError(f"bodies of {size:,} bytes together are too small for {len(frame.bodies):,} messages")
+            raise ProtocolError(f"bodies of {size:,} bytes together are too small for {len(bodies):,} messages")
         guest.unpaid_bytes += size
-        guest.published = frame.first + len(frame.bodies) - 1
+        guest.published = frame.first + len(bodies) - 1
         if guest.waiting or guest.refused > guest.confirmed:
             if len(guest.waiting) * _WAITING_BYTES_MIN >= guest.credit_bytes:
                 raise ProtocolError(f"{len(guest.waiting):,} batches wait behind a refused message")
@@ -159,23 +165,54 @@ class Intake:
         self, peer: Peer, frame: Publish, pubend: str, decoded: list[dict[str, AttributeValue]], now_ms: int
     ) -> None:
         guest = guest_of(peer)
-        batch = self._outstanding(guest, frame)
-        commit: int | None = 0
-        if self._limiter.is_active or not self._turnstile.is_open:
-            held = Held(batch, peer.connection, guest.publisher_id, pubend, frame.first, frame.bodies, decoded)
-            keeps_order = self._guaranteed.hosts(pubend)
-            sender = self._sender(guest)
-            self._let_on(self._turnstile.offer(held, sender, keeps_order=keeps_order, now_ms=now_ms), now_ms)
+        is_guaranteed = self._guaranteed.hosts(pubend)
+        is_limited = self._limiter.is_active or not self._turnstile.is_open
+        if not is_guaranteed and not is_limited and not guest.outstanding:
+            # Nothing to wait for, so nothing to remember.
+            self._gather(pubend, frame.bodies, decoded, now_ms)
+            guest.settled = _last(frame)
+            guest.withheld_bytes += sum(map(len, frame.bodies))
+            self._on_settled(peer.connection, guest, now_ms)
             return
-        if self._guaranteed.hosts(pubend):
-            held = Held(batch, peer.connection, guest.publisher_id, pubend, frame.first, frame.bodies, decoded)
-            commit = self._gate.offer(held, now_ms=now_ms)
-        else:
-            self._router.publish(pubend, frame.bodies, decoded, now_ms=now_ms)
+        batch = self._outstanding(guest, frame)
+        held = Held(batch, peer.connection, guest.publisher_id, pubend, frame.first, frame.bodies, decoded)
+        if is_limited:
+            sender = self._sender(guest)
+            self._let_on(self._turnstile.offer(held, sender, keeps_order=is_guaranteed, now_ms=now_ms), now_ms)
+            return
+        if not is_guaranteed:
+            self._gather(pubend, frame.bodies, decoded, now_ms)
+            self._on_taken(peer.connection, batch, 0, now_ms)
+            return
+        commit = self._gate.offer(held, now_ms=now_ms)
         if commit is None:
             self._plan_release(now_ms)
         else:
             self._on_taken(peer.connection, batch, commit, now_ms)
+
+    def _gather(self, pubend: str, bodies: list[bytes], decoded: list[dict[str, AttributeValue]], now_ms: int) -> None:
+        """Adds best-effort messages to those of this turn, so that they are matched and sent on together."""
+        gathered = self._gathered.get(pubend)
+        if gathered is not None:
+            gathered[0].extend(bodies)
+            gathered[1].extend(decoded)
+        else:
+            # A list that is still extended must not be that of a frame.
+            gathered = self._gathered[pubend] = (list(bodies), list(decoded))
+        if len(gathered[0]) >= _GATHERED_MAX:
+            self.send_on(now_ms=now_ms)
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether accepted messages wait to be sent on."""
+        return bool(self._gathered)
+
+    def send_on(self, *, now_ms: int) -> None:
+        """Sends on what was gathered; called at the end of a turn, and before anything else that depends on order."""
+        if self._gathered:
+            gathered, self._gathered = self._gathered, {}
+            for pubend, (bodies, decoded) in gathered.items():
+                self._router.publish(pubend, bodies, decoded, now_ms=now_ms)
 
     def _sender(self, guest: Guest) -> str:
         """The publisher's name as a sender of groups: unique in the overlay, and readable."""
@@ -188,7 +225,7 @@ class Intake:
             if self._guaranteed.hosts(part.pubend):
                 commit = self._gate.offer(part, now_ms=now_ms)
             else:
-                self._router.publish(part.pubend, part.bodies, part.decoded, now_ms=now_ms)
+                self._gather(part.pubend, part.bodies, part.decoded, now_ms)
             if commit is not None:
                 self._on_taken(part.connection, part.batch, commit, now_ms)
         self._plan_release(now_ms)
@@ -228,9 +265,12 @@ class Intake:
             batch = outstanding.popleft()
             guest.settled = batch.sequence
             guest.withheld_bytes += batch.size
-        if not guest.withheld_bytes:
-            return
-        if guest.asks and not outstanding and not guest.waiting:
+        if guest.withheld_bytes:
+            self._on_settled(connection, guest, now_ms)
+
+    def _on_settled(self, connection: int, guest: Guest, now_ms: int) -> None:
+        """Messages of a publisher are settled: acknowledges them now, or with others after them."""
+        if guest.asks and not guest.outstanding and not guest.waiting:
             guest.asks = False
             self._acknowledge(connection)
         elif guest.held_back.window_bytes or guest.withheld_bytes >= self._settings.credit_bytes // 4:

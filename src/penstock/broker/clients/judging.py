@@ -49,8 +49,8 @@ class Judge:
         self, guest: Guest, frame: Publish, pubend: str | None, decoded: list[dict[str, AttributeValue]]
     ) -> dict[int, str]:
         """Why messages are refused, by their place in the batch; empty if all are good, as nearly always."""
-        if problem := self._problem_with_all(guest, frame, pubend):
-            return dict.fromkeys(range(len(decoded)), problem)
+        if pubend is None or guest.rule.publish is None:
+            return dict.fromkeys(range(len(decoded)), self._problem_with_all(guest, frame, pubend))
         problems: dict[int, str] = {}
         are_known = self._known_names.issuperset
         may_all = guest.rule.publish is EVERYTHING
@@ -80,7 +80,7 @@ class Judge:
         if pubend is None:
             known = ", ".join(self._pubends.names)
             return f"no pubend {frame.pubend!r} here, only {known}" if known else "this broker hosts no publishers"
-        return f"client {guest.client} may not publish" if guest.rule.publish is None else ""
+        return f"client {guest.client} may not publish"
 
     def _problem_with_name(self, name: str) -> str:
         """Says why no message may have an attribute of this name; remembers names without a problem."""

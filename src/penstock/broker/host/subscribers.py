@@ -137,11 +137,16 @@ class Subscribers:
 
         Skips subscriptions that begin after a message's tick. With members, serves only those, from their ticks on.
         """
+        if len(ticks) == 1:
+            targets = self._targets(
+                ticks[0], attributes[0], len(bodies[0]), system=system, later=later, members=members
+            )
+            return [(Deliver(pubend, ticks, [numbers], bodies), connections) for numbers, connections in targets]
         # With these, who gets a message does not depend on its attributes alone.
         depends = later is not None or members is not None or self._sampler is not None or system
         found: list[Targets] = []
         last: Attributes | None = None
-        targets: Targets = ()
+        targets = ()
         for tick, body, each in zip(ticks, bodies, attributes, strict=True):
             if each is last and not depends:
                 self.matched += 1
@@ -150,7 +155,7 @@ class Subscribers:
                 last = each
             found.append(targets)
         runs = _runs(found, bodies)
-        if len(found) == 1 or _are_shared(found, runs):
+        if _are_shared(found, runs):
             frames: list[tuple[Deliver, Sequence[int]]] = []
             for start, end in runs:
                 for numbers, connections in found[start]:

@@ -62,6 +62,11 @@ class Notes:
 
     def deliver(self, bodies: Sequence[bytes], numbers: Sequence[bytes], connections: Sequence[int]) -> None:
         """Notes the delivery of messages, each for the subscriptions with its numbers, to clients."""
+        if len(bodies) == len(connections) == 1:
+            self.delivered += bodies[0][:MESSAGE_ID_BYTES]
+            self._numbers.append(numbers[0])
+            self._connections.append(connections[0])
+            return
         ids = b"".join([body[:MESSAGE_ID_BYTES] for body in bodies])
         self.delivered += ids * len(connections)
         for connection in connections:

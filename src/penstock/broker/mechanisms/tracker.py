@@ -89,14 +89,15 @@ class Tracker:
         """Records of earlier lives that cannot be read."""
         self.started_ms: int | None = None
         """When this life began."""
-        self._now_ms = 0
+        self.now_ms = -1
+        """The time of the stimulus that is being handled; -1 before the first one."""
         self._forgot_upstream_ms = 0
         """For origins first seen after this time, all upstream neighbours are known."""
         self._is_stopped = False
 
     def begin_turn(self, *, now_ms: int) -> None:
         """Sets the time of a new stimulus; the first one starts tracking."""
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         if self.started_ms is None:
             self._begin(now_ms)
 
@@ -141,13 +142,13 @@ class Tracker:
 
     def on_neighbour(self, name: str, *, up: bool) -> None:
         """A link came up or went down now."""
-        self._links[name] = self._now_ms
+        self._links[name] = self.now_ms
         if up:
             self._connected[name] = None
         else:
             self._connected.pop(name, None)
         if self.is_on:
-            self._put([Keep(f"{_LINK}{name}", encode_record(SinceRecord(self._now_ms)))])
+            self._put([Keep(f"{_LINK}{name}", encode_record(SinceRecord(self.now_ms)))])
 
     def neighbours_since(self, timestamp_ms: int) -> list[str]:
         """The neighbours that had a link with this broker at any time since then."""
@@ -176,7 +177,7 @@ class Tracker:
             return
         self.notes.attach(connection, number, subscriber if durable else None)
         attached, keeps = self.attachments.attach(
-            subscriber, {}, now_ms=self._now_ms, selector=selector, durable=durable
+            subscriber, {}, now_ms=self.now_ms, selector=selector, durable=durable
         )
         self._attached[connection, number] = attached
         self._put(keeps)
@@ -192,7 +193,7 @@ class Tracker:
         attached = self._attached.pop((connection, number), None)
         if attached is not None:
             self.notes.detach(connection, number)
-            self._put(self.attachments.detach(attached, {}, now_ms=self._now_ms))
+            self._put(self.attachments.detach(attached, {}, now_ms=self.now_ms))
 
     def leave(self, connection: int) -> None:
         """A client is gone, and its subscriptions with it."""
@@ -205,10 +206,10 @@ class Tracker:
         notes = self.notes
         if notes.published or notes.delivered or notes.routed or notes.settled:
             if not self._is_gathering:
-                self._is_gathering, self._noted_ms = True, self._now_ms
-                self.tracking.expect(now_ms=self._now_ms)
+                self._is_gathering, self._noted_ms = True, self.now_ms
+                self.tracking.expect(now_ms=self.now_ms)
                 self.due.ask()
-            is_over = not self._noted_ms <= self._now_ms < self._noted_ms + _GATHER_MS
+            is_over = not self._noted_ms <= self.now_ms < self._noted_ms + _GATHER_MS
             noted_bytes = len(notes.published) + len(notes.delivered) + len(notes.settled)
             if noted_bytes >= _NOTES_BYTES_MAX or is_over or self._hurries or self._is_stopped:
                 self._record()
@@ -242,12 +243,12 @@ class Tracker:
     def on_deadline(self) -> None:
         """Records the notes, and marks what is to be stored, if they are due."""
         due_ms = self.tracking.next_deadline()
-        is_due = due_ms is not None and due_ms <= self._now_ms
-        if is_due or (self._is_gathering and self._now_ms >= self._noted_ms + _GATHER_MS):
+        is_due = due_ms is not None and due_ms <= self.now_ms
+        if is_due or (self._is_gathering and self.now_ms >= self._noted_ms + _GATHER_MS):
             # Before the mark, which says that everything so far is stored.
             self._record()
         if is_due:
-            self.tracking.on_deadline(now_ms=self._now_ms)
+            self.tracking.on_deadline(now_ms=self.now_ms)
             self.due.ask()
 
     def retire(self, names: Sequence[str]) -> None:
@@ -260,10 +261,10 @@ class Tracker:
         if self.is_on and not self._is_stopped:
             self._record()
             for attached in self._attached.values():
-                self._put(self.attachments.detach(attached, {}, now_ms=self._now_ms))
+                self._put(self.attachments.detach(attached, {}, now_ms=self.now_ms))
             self._attached = {}
             self._is_stopped = True
-            self.tracking.stop(now_ms=self._now_ms)
+            self.tracking.stop(now_ms=self.now_ms)
 
     def status(self) -> TrackingStatus:
         """Figures for the operator."""
@@ -281,7 +282,7 @@ class Tracker:
             self._outgoing[keep.name] = keep
 
     def _record(self) -> None:
-        now_ms, tracking = self._now_ms, self.tracking
+        now_ms, tracking = self.now_ms, self.tracking
         self._is_gathering = self._hurries = False
         self.due.ask()
         published, routed = self.notes.take_published(), self.notes.take_routed()

@@ -148,12 +148,12 @@ class Router:
         """Delivers messages to clients and mechanisms."""
         if self._tracker.is_on:
             self._tracker.notes.deliver(frame.bodies, frame.numbers, connections)
-        clients = [connection for connection in connections if connection >= 0]
-        if len(clients) < len(connections):
+        if min(connections) < 0:
             for connection in connections:
                 if connection < 0:
                     self.heard.extend((connection, body) for body in frame.bodies)
-        delivered = self._connections.carry_to(clients, frame)
+            connections = [connection for connection in connections if connection >= 0]
+        delivered = self._connections.carry_to(connections, frame)
         self.counts["delivered"] += delivered * len(frame.bodies)
         self.bytes_out += delivered * frame.size
 
