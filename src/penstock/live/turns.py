@@ -5,8 +5,8 @@ the budget of a turn, by what the connection's frames cost lately. When the budg
 turns, and nothing more is read from its connection: so the others are served in between, whatever one peer sends.
 Waiting connections take their turns in the order in which they began to wait, but those that have used much time
 lately come after all others: only the first of them is sure of a slice. So a light user is served next to any number of
-connections that use all they can get. The clock is read twice per slice. What follows from the frames of a whole turn is
-done once at its end, and the connections that sent them share its cost.
+connections that use all they can get. The clock is read twice per slice. What follows from the frames of a whole turn
+is done once at its end, and the connections that sent them share its cost.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Pace:
 
     def _owe(self, debt_s: float) -> None:
         # Twice the limit at most, so that heavy use is forgiven in a second.
-        self._debt_s = debt_s if debt_s < 2 * _DEBT_S_MAX else 2 * _DEBT_S_MAX
+        self._debt_s = min(debt_s, 2 * _DEBT_S_MAX)
 
 
 class Turns:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import islice
 from typing import Annotated, Final
 
 import msgspec
@@ -85,25 +86,43 @@ def take_in(bodies: Sequence[bytes]) -> list[dict[str, AttributeValue]]:
     An accepted message is stored and read by everybody: one that readers cannot decode would stop each of them at the
     same place, again and again. Consecutive messages with the same attributes share one dict, decoded once.
     """
+    if not bodies:
+        return []
+    attributes, end = _take(bodies[0])
     if len(bodies) == 1:
-        # The same as below, without what only a second message needs.
-        attributes, end = _split(bodies[0])
-        if bodies[0][end] or len(bodies[0]) > _SMALL:
-            _check_rest(bodies[0], end + 1)
         return [attributes]
-    found: list[dict[str, AttributeValue]] = []
-    attributes = {}
     # The attributes of the message before, as bytes that begin with their length: a prefix is never longer than it.
-    same, end = b"", 0
-    for body in bodies:
-        if not same or not body.startswith(same, MESSAGE_ID_BYTES) or end >= len(body):
-            attributes, end = _split(body)
+    same = bodies[0][MESSAGE_ID_BYTES:end]
+    if _are_alike(bodies, end):
+        return [attributes] * len(bodies)
+    found = [attributes]
+    for body in islice(bodies, 1, None):
+        if not body.startswith(same, MESSAGE_ID_BYTES) or end >= len(body):
+            attributes, end = _take(body)
             same = body[MESSAGE_ID_BYTES:end]
-        # Nearly all messages are small and have no content type, so most need no further checks.
-        if body[end] or len(body) > _SMALL:
+        elif body[end] or len(body) > _SMALL:
             _check_rest(body, end + 1)
         found.append(attributes)
     return found
+
+
+def _take(body: bytes) -> tuple[dict[str, AttributeValue], int]:
+    """The attributes of a message that is checked, and the offset of their end."""
+    attributes, end = _split(body)
+    # Nearly all messages are small and have no content type, so most need no further checks.
+    if body[end] or len(body) > _SMALL:
+        _check_rest(body, end + 1)
+    return attributes, end
+
+
+def _are_alike(bodies: Sequence[bytes], end: int) -> bool:
+    """Whether all are small messages with the attributes of the first, which end there, and no content type."""
+    start = MESSAGE_ID_BYTES
+    first = bodies[0][start : end + 1]
+    if first[-1] or bodies[-1][start : end + 1] != first:
+        # Most batches that are not alike end here.
+        return False
+    return len({body[start : end + 1] for body in bodies}) == 1 and max(map(len, bodies)) <= _SMALL
 
 
 def _split(body: bytes) -> tuple[dict[str, AttributeValue], int]:

@@ -295,7 +295,14 @@ def _encode_deliver(frame: Deliver) -> bytes:
         head = _DELIVER_ONE.pack(length, _DELIVER, frame.pubend, 1, ticks[0], len(numbers) // 4, len(body))
         return b"".join((head, numbers, body))
     pack = _DELIVERY.pack
-    parts = [_DELIVER_HEAD.pack(length, _DELIVER, frame.pubend, len(ticks))]
+    head = _DELIVER_HEAD.pack(length, _DELIVER, frame.pubend, len(ticks))
+    numbers = frame.numbers[0]
+    if frame.numbers[-1] is numbers and frame.numbers.count(numbers) == len(ticks):
+        # All messages are for the same subscriptions, as in a fan-out.
+        count = len(numbers) // 4
+        heads = [pack(tick, count, len(body)) for tick, body in zip(ticks, frame.bodies, strict=True)]
+        return b"".join((head, *heads, numbers, numbers.join(frame.bodies)))
+    parts = [head]
     data: list[bytes] = []
     for tick, numbers, body in zip(ticks, frame.numbers, frame.bodies, strict=True):
         parts.append(pack(tick, len(numbers) // 4, len(body)))

@@ -41,7 +41,7 @@ _RATE_S_MAX: Final = 1e9
 _WINDOW_BYTES_MIN: Final = 2_000
 """A slowed publisher may always have this much in flight."""
 _GATHERED_MAX: Final = 16
-"""Messages that are sent on at once, since a larger batch would hardly cost less for each; fewer wait for the turn's."""
+"""This many messages are sent on at once: a larger batch would hardly cost less for each. Fewer wait for others."""
 
 
 class Intake:

@@ -51,18 +51,26 @@ class Judge:
         """Why messages are refused, by their place in the batch; empty if all are good, as nearly always."""
         if pubend is None or guest.rule.publish is None:
             return dict.fromkeys(range(len(decoded)), self._problem_with_all(guest, frame, pubend))
+        heads = [body[:_TIME_END] for body in frame.bodies]
+        if guest.rule.publish is EVERYTHING and self._are_good(guest, heads, decoded):
+            return {}
         problems: dict[int, str] = {}
-        are_known = self._known_names.issuperset
-        may_all = guest.rule.publish is EVERYTHING
-        # Between these two lie the identifiers that have this publisher's prefix and a valid date.
-        first = guest.identity
-        last = guest.identity + _TIME_LAST
-        for place, (body, attributes) in enumerate(zip(frame.bodies, decoded, strict=True)):
-            if may_all and first <= body[:_TIME_END] <= last and are_known(attributes):
-                continue
-            if problem := self._problem_with(guest, body[:_TIME_END], attributes):
+        for place, (head, attributes) in enumerate(zip(heads, decoded, strict=True)):
+            if problem := self._problem_with(guest, head, attributes):
                 problems[place] = problem
         return problems
+
+    def _are_good(self, guest: Guest, heads: list[bytes], decoded: list[dict[str, AttributeValue]]) -> bool:
+        """Whether all messages have names known to be good, and this publisher's prefix and a valid date."""
+        are_known = self._known_names.issuperset
+        last: dict[str, AttributeValue] | None = None
+        for attributes in decoded:
+            # Messages with the same attributes share them.
+            if attributes is not last:
+                if not are_known(attributes):
+                    return False
+                last = attributes
+        return guest.identity <= min(heads) and max(heads) <= guest.identity + _TIME_LAST
 
     def _problem_with(self, guest: Guest, head: bytes, attributes: dict[str, AttributeValue]) -> str:
         is_own = guest.identity <= head <= guest.identity + _TIME_LAST

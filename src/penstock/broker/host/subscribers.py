@@ -24,6 +24,8 @@ __all__ = ["Sampler", "Subscribers", "is_reserved"]
 
 Targets: TypeAlias = tuple[tuple[bytes, tuple[int, ...]], ...]
 """Who gets a message: numbers of subscriptions, each time with the connections that have just these."""
+_Run: TypeAlias = tuple[int, int, Targets]
+"""Consecutive messages for the same receivers: their places from and to, and who gets them."""
 Sampler: TypeAlias = Callable[[Attributes, Ids, int], None]
 """Is told of a publication: its attributes, the subscriptions that want it, and its size."""
 
@@ -142,52 +144,50 @@ class Subscribers:
                 ticks[0], attributes[0], len(bodies[0]), system=system, later=later, members=members
             )
             return [(Deliver(pubend, ticks, [numbers], bodies), connections) for numbers, connections in targets]
+        runs = self._runs(ticks, bodies, attributes, system=system, later=later, members=members)
+        if not _are_shared(runs):
+            return _by_connection(pubend, ticks, bodies, runs)
+        frames: list[tuple[Deliver, Sequence[int]]] = []
+        for start, end, targets in runs:
+            for numbers, connections in targets:
+                same = [numbers] * (end - start)
+                frames.append((Deliver(pubend, ticks[start:end], same, bodies[start:end]), connections))
+        return frames
+
+    def _runs(
+        self,
+        ticks: Sequence[int],
+        bodies: Sequence[bytes],
+        attributes: Sequence[Attributes],
+        *,
+        system: bool,
+        later: Mapping[int, int] | None,
+        members: Mapping[int, int] | None,
+    ) -> list[_Run]:
+        """Cuts messages into runs for the same receivers."""
         # With these, who gets a message does not depend on its attributes alone.
         depends = later is not None or members is not None or self._sampler is not None or system
-        found: list[Targets] = []
-        last: Attributes | None = None
-        targets = ()
-        for tick, body, each in zip(ticks, bodies, attributes, strict=True):
+        runs: list[_Run] = []
+        start = 0
+        last = attributes[0]
+        targets = self._targets(ticks[0], last, len(bodies[0]), system=system, later=later, members=members)
+        for place, each in enumerate(attributes):
+            if not place:
+                continue
             if each is last and not depends:
                 self.matched += 1
-            else:
-                targets = self._targets(tick, each, len(body), system=system, later=later, members=members)
-                last = each
-            found.append(targets)
-        runs = _runs(found, bodies)
-        if _are_shared(found, runs):
-            frames: list[tuple[Deliver, Sequence[int]]] = []
-            for start, end in runs:
-                for numbers, connections in found[start]:
-                    same = [numbers] * (end - start)
-                    frames.append((Deliver(pubend, ticks[start:end], same, bodies[start:end]), connections))
-            return frames
-        return self._by_connection(pubend, ticks, bodies, found)
-
-    @staticmethod
-    def _by_connection(
-        pubend: int, ticks: Sequence[int], bodies: Sequence[bytes], found: Sequence[Targets]
-    ) -> list[tuple[Deliver, Sequence[int]]]:
-        """A frame for each connection, with all messages that it gets."""
-        parts: dict[int, tuple[list[int], list[bytes], list[bytes]]] = {}
-        sizes: dict[int, int] = {}
-        frames: list[tuple[Deliver, Sequence[int]]] = []
-        for tick, body, targets in zip(ticks, bodies, found, strict=True):
-            for numbers, connections in targets:
-                for connection in connections:
-                    part = parts.get(connection)
-                    if part is None:
-                        part = parts[connection] = ([], [], [])
-                        sizes[connection] = 0
-                    part[0].append(tick)
-                    part[1].append(numbers)
-                    part[2].append(body)
-                    sizes[connection] += len(body)
-                    if sizes[connection] >= _FRAME_BYTES:
-                        frames.append((Deliver(pubend, *part), (connection,)))
-                        del parts[connection]
-        frames += [(Deliver(pubend, *part), (connection,)) for connection, part in parts.items()]
-        return frames
+                continue
+            last = each
+            found = self._targets(ticks[place], each, len(bodies[place]), system=system, later=later, members=members)
+            if found is not targets and found != targets:
+                if place - start > 1:
+                    runs += _fitting(start, place, targets, bodies)
+                elif targets:
+                    runs.append((start, place, targets))
+                start = place
+                targets = found
+        runs += _fitting(start, len(bodies), targets, bodies)
+        return runs
 
     def _targets(
         self,
@@ -233,7 +233,7 @@ class Subscribers:
     def _grouped(self, ids: Ids) -> Targets:
         """Connections with the same numbers together."""
         groups: dict[bytes, list[int]] = {}
-        for connection, numbers in self._fitting(self._gathered(ids)):
+        for connection, numbers in self._named(self._gathered(ids)):
             groups.setdefault(numbers, []).append(connection)
         return tuple((numbers, tuple(connections)) for numbers, connections in groups.items())
 
@@ -264,7 +264,7 @@ class Subscribers:
         )
         assert self._gone == self._connections.count(_GONE)
 
-    def _fitting(self, gathered: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    def _named(self, gathered: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """Splits the numbers of a connection where they are more than a frame can name."""
         for connection, numbers in gathered:
             if len(numbers) <= _NUMBERS_BYTES_MAX:
@@ -301,32 +301,60 @@ class Subscribers:
         ]
 
 
-def _runs(found: Sequence[Targets], bodies: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Cuts messages into runs for the same receivers, as places from and to, none much larger than a frame may be."""
-    runs: list[tuple[int, int]] = []
-    start = 0
+def _fitting(start: int, end: int, targets: Targets, bodies: Sequence[bytes]) -> list[_Run]:
+    """Splits a run so that no part is much larger than a frame should be; nothing for messages that nobody gets."""
+    if not targets:
+        return []
+    if sum(map(len, bodies[start:end])) < _FRAME_BYTES:
+        return [(start, end, targets)]
+    runs: list[_Run] = []
     size = 0
-    last = found[0] if found else ()
-    for place, targets in enumerate(found):
-        if size >= _FRAME_BYTES or (targets is not last and targets != last):
-            runs.append((start, place))
+    for place in range(start, end):
+        if size >= _FRAME_BYTES:
+            runs.append((start, place, targets))
             start = place
             size = 0
-            last = targets
         size += len(bodies[place])
-    if start < len(found):
-        runs.append((start, len(found)))
+    runs.append((start, end, targets))
     return runs
 
 
-def _are_shared(found: Sequence[Targets], runs: Sequence[tuple[int, int]]) -> bool:
+def _are_shared(runs: Sequence[_Run]) -> bool:
     """Whether a frame for each run, shared by all who get the same, costs less than one for each connection."""
     frames = deliveries = 0
-    for start, end in runs:
-        for _, connections in found[start]:
+    for start, end, targets in runs:
+        for _, connections in targets:
             frames += 1
             deliveries += (end - start) * len(connections)
     return deliveries >= _DELIVERIES_PER_FRAME * frames
+
+
+def _by_connection(
+    pubend: int, ticks: Sequence[int], bodies: Sequence[bytes], runs: Sequence[_Run]
+) -> list[tuple[Deliver, Sequence[int]]]:
+    """A frame for each connection, with all messages that it gets."""
+    parts: dict[int, tuple[list[int], list[bytes], list[bytes]]] = {}
+    sizes: dict[int, int] = {}
+    frames: list[tuple[Deliver, Sequence[int]]] = []
+    # Message by message: where this is worth it, most runs are of one.
+    for start, end, targets in runs:
+        for tick, body in zip(ticks[start:end], bodies[start:end], strict=True):
+            size = len(body)
+            for numbers, connections in targets:
+                for connection in connections:
+                    part = parts.get(connection)
+                    if part is None:
+                        part = parts[connection] = ([], [], [])
+                        sizes[connection] = 0
+                    part[0].append(tick)
+                    part[1].append(numbers)
+                    part[2].append(body)
+                    sizes[connection] += size
+                    if sizes[connection] >= _FRAME_BYTES:
+                        frames.append((Deliver(pubend, *part), (connection,)))
+                        del parts[connection]
+    frames += [(Deliver(pubend, *part), (connection,)) for connection, part in parts.items()]
+    return frames
 
 
 def is_reserved(conjunction: Conjunction) -> bool:
