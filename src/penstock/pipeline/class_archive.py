@@ -32,8 +32,8 @@ _KEPT_MAX: Final = 3
 """Archives of different versions that are kept; each has some 160 MB."""
 _ROOM_BYTES: Final = 2 * 1024**3
 """Free space below which nothing is recorded."""
-_CLAIM_S: Final = 3_600
-"""How long others wait for a session that records; after that, it is taken to have been killed."""
+_CLAIM_S: Final = 600
+"""How long no other session records; after that, the one that began is taken to have been killed, as the demo does."""
 _OTHERS_MAY_WRITE: Final = 0o022
 _PLAIN: Final = re.compile(r"[\w./+=@%,-]+")
 """Paths that need no quotes in a list of Java's options."""
