@@ -26,3 +26,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts what is in its background so. Tests of Ctrl-C, and the processes that they
     # start, need it as people have it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hundreds of tests would record what is made once for a user, and some would find it and some not.
+os.environ.setdefault("PENSTOCK_CLASS_ARCHIVE", "off")

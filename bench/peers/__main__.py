@@ -22,9 +22,10 @@ from bench.peers.clients import LIBRARIES, measure_library
 from bench.peers.measuring import Length, measure
 from bench.peers.mosquitto import Mosquitto
 from bench.peers.nats_server import NatsServer
-from bench.peers.output import Comparison, draw_chart, here_and_now, json_text, markdown, tables
-from bench.peers.peer import Peer, install, version_of
-from bench.peers.penstock import PenstockPeer
+from bench.peers.output import Comparison, draw_chart, here_and_now, json_text, markdown, tables, verdict_table
+from bench.peers.peer import Peer, install
+from bench.peers.penstock import PenstockPeer, UntrackedPenstock
+from bench.peers.postgres import Postgres
 from bench.peers.rabbitmq import RabbitMq
 from bench.peers.redis_server import RedisServer
 from bench.peers.rounds import Outcome, rows_of
@@ -34,7 +35,17 @@ from penstock.cli.console import FAILURE, console
 __all__ = ["main"]
 
 PEERS: Final[dict[str, Peer]] = {
-    each.name: each for each in (PenstockPeer(), Mosquitto(), RedisServer(), NatsServer(), ActiveMq(), RabbitMq())
+    each.name: each
+    for each in (
+        PenstockPeer(),
+        UntrackedPenstock(),
+        Mosquitto(),
+        RedisServer(),
+        NatsServer(),
+        ActiveMq(),
+        RabbitMq(),
+        Postgres(),
+    )
 }
 _FULL: Final = Length(warm_up_s=3.0, measured_s=5.0)
 _QUICK: Final = Length(warm_up_s=0.3, measured_s=1.0)
@@ -93,7 +104,7 @@ def _cases(group: str, skipped: dict[str, str], *, seed: int, quick: bool) -> It
 def _versions(cases: Sequence[_Case]) -> dict[str, str]:
     """The versions of everything measured; that of Penstock is the commit."""
     peers = dict.fromkeys(case.peer for case in cases)
-    versions = {name: version_of(PEERS[name].package) for name in peers}
+    versions = {name: PEERS[name].version() for name in peers}
     contenders = {case.contender for case in cases}
     versions |= {each.name: each.version for each in LIBRARIES if each.name in contenders and each.peer != "Penstock"}
     return {name: version for name, version in versions.items() if version}
@@ -114,6 +125,7 @@ def _tell(comparison: Comparison, chosen: argparse.Namespace) -> int:
         console.line(line)
     for report in tables(comparison.rows):
         report.show()
+    verdict_table(comparison.rows).show()
     remarks = [f"{row.workload}, {row.contender}: {row.remark}" for row in comparison.rows if row.remark]
     for remark in remarks:
         console.line(remark)

@@ -15,12 +15,13 @@ from typing import Any, Final
 import msgspec
 
 from bench.machine import warning_of
-from bench.peers.rounds import Row
+from bench.peers.rounds import Row, Spread
+from bench.peers.targets import verdicts
 from bench.peers.workloads import GROUPS, Group
 from bench.report import Report
 from penstock.cli.console import shown_number
 
-__all__ = ["Comparison", "draw_chart", "here_and_now", "json_text", "markdown", "tables"]
+__all__ = ["Comparison", "draw_chart", "here_and_now", "json_text", "markdown", "tables", "verdict_table"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -45,7 +46,10 @@ class Comparison:
     @property
     def about(self) -> list[str]:
         """Lines that say when, where and how."""
-        lines = [f"{self.date}, commit {self.commit}, {self.machine}", f"rounds: {self.rounds}; figures are medians"]
+        rounds = f"rounds: {self.rounds}"
+        if self.rounds > 1:
+            rounds += "; figures are medians, with the lowest and the highest of all rounds"
+        lines = [f"{self.date}, commit {self.commit}, {self.machine}", rounds]
         lines.append(
             "busy: the share of its processor that a broker used; well below 1, the driver or the machine was the limit"
         )
@@ -77,26 +81,33 @@ def tables(rows: Sequence[Row]) -> Iterator[Report]:
             yield report
 
 
+def verdict_table(rows: Sequence[Row]) -> Report:
+    """What we want, what was measured, and whether that is enough."""
+    report = Report("what is wanted, and what was measured", ("target", "wanted", "measured", "verdict"))
+    report.rows += [(each.target.text, each.target.wanted, each.measured, each.word) for each in verdicts(rows)]
+    return report
+
+
 def markdown(comparison: Comparison, *, chart: str = "") -> str:
     """The comparison as a section of a page; ``chart`` is the address of the picture."""
     lines = [*(f"- {line}" for line in comparison.about), ""]
     if chart:
         lines += [f"![Medians of all brokers]({chart})", ""]
     for report in tables(comparison.rows):
-        lines += [f"### {report.title}", ""]
-        lines.append(f"| {' | '.join(report.columns)} |")
-        lines.append("|---|---|" + "---:|" * (len(report.columns) - 2))
-        lines += [
-            f"| {' | '.join('-' if cell is None else shown_number(cell) for cell in row)} |" for row in report.rows
-        ]
-        lines.append("")
+        lines += _markdown_table(report, ("---", "---", *["---:"] * (len(report.columns) - 2)))
+    lines += _markdown_table(verdict_table(comparison.rows), ("---", "---:", "---:", "---"))
     lines += [f"- {row.workload}, {row.contender}: {row.remark}" for row in comparison.rows if row.remark]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def json_text(comparison: Comparison) -> str:
-    """The comparison for programs, with the range of every figure."""
-    return msgspec.json.format(msgspec.json.encode(asdict(comparison)), indent=2).decode() + "\n"
+    """The comparison for programs, with the range of every figure and the verdict on every target."""
+    judged = [
+        {"target": each.target.text, "wanted": each.target.wanted, "measured": each.measured, "verdict": each.word}
+        for each in verdicts(comparison.rows)
+    ]
+    content = asdict(comparison) | {"verdicts": judged}
+    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"
 
 
 def draw_chart(comparison: Comparison, file: Path) -> None:
@@ -129,13 +140,29 @@ def _draw_bars(panel: Any, group: Group, rows: Sequence[Row]) -> None:
 
 
 def _cells(row: Row, names: Sequence[str]) -> list[float | str | None]:
-    """The medians; a row with no valid round says so in its first cell."""
+    """The medians with their ranges; a row with no valid round says so in its first cell."""
     if not row.figures:
         return ["invalid", *[None] * (len(names) - 1)]
-    cells: list[float | str | None] = [row.figures[name].median if name in row.figures else None for name in names]
+    cells: list[float | str | None] = [_cell(row.figures.get(name)) for name in names]
     if row.invalid and (first := cells[0]) is not None:
         cells[0] = f"{shown_number(first)} ({len(row.invalid)} of {row.rounds} invalid)"
     return cells
+
+
+def _cell(spread: Spread | None) -> float | str | None:
+    if spread is None or spread.lowest == spread.highest:
+        return None if spread is None else spread.median
+    median, lowest, highest = map(shown_number, (spread.median, spread.lowest, spread.highest))
+    return f"{median} ({lowest} to {highest})"
+
+
+def _markdown_table(report: Report, alignment: Sequence[str]) -> list[str]:
+    """The lines of a table with its title as a heading, and an empty line after it."""
+    lines = [f"### {report.title}", "", f"| {' | '.join(report.columns)} |", f"|{'|'.join(alignment)}|"]
+    for row in report.rows:
+        cells = ["-" if cell is None else shown_number(cell) for cell in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""]
 
 
 def _git(*arguments: str) -> str:

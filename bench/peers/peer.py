@@ -78,6 +78,10 @@ class Peer(ABC):
         found = shutil.which(self.program) if "/" not in self.program else Path(self.program).exists()
         return "" if found else f"Debian package {self.package} is not installed"
 
+    def version(self) -> str:
+        """The version that is installed; empty for Penstock itself, whose version is the commit."""
+        return version_of(self.package)
+
 
 def install(packages: Sequence[str]) -> str:
     """Install Debian packages; returns why that failed, or an empty text."""

@@ -1,4 +1,7 @@
-"""Penstock as one of the peers: the broker of this tree, driven by its own protocol.
+"""Penstock as a peer of the others: the broker of this tree, driven by its own protocol.
+
+It takes part twice: as it is by default, with a record of where each message went, and with nothing recorded, as the
+others do. The difference is what tracking costs.
 
 A publisher's batch is one frame, and the broker acknowledges as it grants credit. A connection gets a message once,
 with the numbers of all its subscriptions that match, where the others deliver it once per subscription.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from bench.live_driver import PENSTOCK, Dialect
@@ -17,7 +21,7 @@ from bench.peers.peer import Interest, Peer, Service
 from bench.peers.server import Server, as_broker
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 
-__all__ = ["PenstockPeer", "plan_of"]
+__all__ = ["PenstockPeer", "UntrackedPenstock", "plan_of"]
 
 
 class PenstockPeer(Peer):
@@ -33,8 +37,12 @@ class PenstockPeer(Peer):
         """Run a broker of this tree."""
         with ExitStack() as stack:
             with as_broker():
-                overlay = stack.enter_context(DemoOverlay(plan_of(service), folder=folder))
+                overlay = stack.enter_context(DemoOverlay(self.plan(service), folder=folder))
             yield Server(overlay.pid("b1"), overlay.port("b1"))
+
+    def plan(self, service: Service) -> OverlayPlan:
+        """The overlay that is measured."""
+        return plan_of(service)
 
     def dialect(self, service: Service, *, kept: Sequence[str] = ()) -> Dialect:
         """Penstock's own protocol; its log keeps everything."""
@@ -51,6 +59,16 @@ class PenstockPeer(Peer):
     def missing(self) -> str:
         """Nothing: it is here."""
         return ""
+
+
+class UntrackedPenstock(PenstockPeer):
+    """A broker of this tree that does not record where messages go."""
+
+    name = "Penstock, nothing recorded"
+
+    def plan(self, service: Service) -> OverlayPlan:
+        """The same overlay without tracking."""
+        return replace(plan_of(service), tracking="null")
 
 
 def plan_of(service: Service) -> OverlayPlan:

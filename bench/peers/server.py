@@ -45,9 +45,14 @@ class Server:
 
 @contextmanager
 def running(
-    command: Sequence[str], *, port: int, folder: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    *,
+    port: int,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    user: str | None = None,
 ) -> Iterator[Server]:
-    """Start a broker, wait until it listens, and end it afterwards."""
+    """Start a broker, wait until it listens, and end it afterwards; as another user, if root names one."""
     log = folder / "log"
     with as_broker(), log.open("wb") as output:
         # Own process group: Ctrl-C at the terminal is for us, and we end the broker.
@@ -59,6 +64,7 @@ def running(
             stdout=output,
             stderr=output,
             process_group=0,
+            user=user,
         )
     try:
         _wait_until_it_listens(process, port, log)

@@ -22,6 +22,8 @@ __all__ = ["GROUPS", "QUOTES_TOPIC", "Group", "Pace", "Workload", "quotes", "wor
 
 QUOTES_TOPIC: Final = "quotes"
 _RING: Final = 512
+_BOTH_WAYS: Final = ("Penstock", "Penstock, nothing recorded")
+"""Where a record of each delivery is a large part of the work, Penstock is also measured without it."""
 _Attributes = dict[str, AttributeValue]
 
 
@@ -113,7 +115,7 @@ def workloads(group: str, *, seed: int, quick: bool) -> list[Workload]:
     """The workloads of a group; none for client libraries, which are programs and not driven."""
     match group:
         case "topics":
-            brokers = ("Penstock", "mosquitto", "Redis", "NATS", "ActiveMQ", "RabbitMQ")
+            brokers = (*_BOTH_WAYS, "mosquitto", "Redis", "NATS", "ActiveMQ", "RabbitMQ")
             return [_topics(group, Service.BEST_EFFORT, brokers, seed=seed, quick=quick)]
         case "fan-out":
             return list(_fan_out(seed))
@@ -162,7 +164,7 @@ def _fan_out(seed: int) -> Iterator[Workload]:
             f"1 → {count}",
             Service.BEST_EFFORT,
             Pace.FLOOD,
-            ("Penstock", "mosquitto", "Redis", "NATS"),
+            (*_BOTH_WAYS, "mosquitto", "Redis", "NATS"),
             message * _RING,
             [[Interest(QUOTES_TOPIC, "TRUE")]] * count,
         )
@@ -194,7 +196,7 @@ def _dealt(seed: int, count: int, connections: int) -> list[list[Interest]]:
 
 def _acknowledged(seed: int) -> Iterator[Workload]:
     published = quotes(seed)
-    peers = ("Penstock", "RabbitMQ")
+    peers = ("Penstock", "RabbitMQ", "PostgreSQL")
     for pace, key, title in (
         (Pace.ONE_BY_ONE, "window_1", "one message at a time"),
         (Pace.PIPELINED, "pipelined", "pipelined"),

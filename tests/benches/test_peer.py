@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench.live_driver import DriverError
 from bench.peers.clients import Library
 from bench.peers.mosquitto import Mosquitto
-from bench.peers.peer import version_of
-from bench.peers.penstock import PenstockPeer
+from bench.peers.peer import Service, version_of
+from bench.peers.penstock import PenstockPeer, UntrackedPenstock
 from bench.peers.server import running
 
 from penstock.lab.demo_overlay import free_ports
@@ -25,6 +26,12 @@ def test_a_peer_that_is_not_installed_is_named_with_its_package() -> None:
 
 def test_penstock_is_always_there() -> None:
     assert PenstockPeer().missing() == ""
+
+
+def test_penstock_takes_part_with_and_without_records_and_differs_in_nothing_else() -> None:
+    tracked, untracked = (peer.plan(Service.BEST_EFFORT) for peer in (PenstockPeer(), UntrackedPenstock()))
+    assert (tracked.tracking, untracked.tracking) == ("", "null")
+    assert replace(untracked, tracking="") == tracked
 
 
 def test_a_library_that_is_not_installed_is_named() -> None:

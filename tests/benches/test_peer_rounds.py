@@ -70,3 +70,17 @@ def test_the_chart_is_a_picture_and_leaves_out_rows_without_figures(tmp_path: Pa
     rows = rows_of([outcome("Penstock", 10.0), outcome("NATS", invalid="lost one")])
     draw_chart(comparison(*rows), tmp_path / "chart.png")
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_tables_show_the_lowest_and_the_highest_of_several_rounds() -> None:
+    text = markdown(comparison(*rows_of([outcome("NATS", rate) for rate in (30.0, 10.0, 20.0)])))
+    assert "| 20 → 50 | NATS | 20 (10 to 30) | 10 | - | - |" in text
+
+
+def test_markdown_and_json_end_with_a_verdict_on_every_target() -> None:
+    rows = rows_of([Outcome("fan-out", "1 → 1", "Penstock, nothing recorded", {"deliveries_per_s": 400_000.0})])
+    text = markdown(comparison(*rows))
+    assert "| fan-out 1 → 1, nothing recorded: deliveries/s | ≥ 500,000 | 400,000 | missed |" in text
+    assert "| topics: CPU beside NATS | ≤ 1 × | - | not measured |" in text
+    judged = {each["target"]: each for each in json.loads(json_text(comparison(*rows)))["verdicts"]}
+    assert judged["fan-out 1 → 1, nothing recorded: deliveries/s"]["verdict"] == "missed"

@@ -16,7 +16,14 @@ from penstock.model.errors import MisuseError
 from penstock.pipeline import launching
 from penstock.pipeline.errors import SessionError
 from penstock.pipeline.java import Java
-from penstock.pipeline.launching import check_reachable, failure_of, is_news, set_environment, start_failure
+from penstock.pipeline.launching import (
+    check_reachable,
+    class_archive_options,
+    failure_of,
+    is_news,
+    set_environment,
+    start_failure,
+)
 
 KEPT = "from penstock.pipeline.launching import driver_log, spark_folder; print(spark_folder())"
 
@@ -148,3 +155,14 @@ def test_only_the_stack_of_an_interruption_is_no_news() -> None:
 
     assert not is_news(record("KeyboardInterrupt while sending command."))
     assert is_news(record("something else"))
+
+
+def test_no_class_archive_is_used_where_it_is_turned_off(
+    environment: pytest.MonkeyPatch, tmp_path: Path, spark_ready: None
+) -> None:
+    environment.setenv("XDG_CACHE_HOME", str(tmp_path))
+    environment.setenv("PENSTOCK_CLASS_ARCHIVE", "off")
+    assert class_archive_options() == []
+    assert list(tmp_path.iterdir()) == []
+    environment.setenv("PENSTOCK_CLASS_ARCHIVE", "")
+    assert class_archive_options()[0].startswith(f"-XX:ArchiveClassesAtExit={tmp_path}/penstock/spark-classes/java-17-")

@@ -65,6 +65,13 @@ def test_settings_become_those_of_spark_and_the_users_own_win(tmp_path: Path) ->
     assert (conf["spark.app.name"], conf["spark.x"]) == ("mine", "y")
 
 
+def test_options_of_java_follow_our_own_and_the_users_replace_both(tmp_path: Path) -> None:
+    name = "spark.driver.extraJavaOptions"
+    ours = SessionSettings().spark_conf(tmp_path)[name]
+    assert SessionSettings().spark_conf(tmp_path, ["-Xa", "-Xb"])[name] == f"{ours} -Xa -Xb"
+    assert SessionSettings(conf={name: "-Xc"}).spark_conf(tmp_path, ["-Xa"])[name] == "-Xc"
+
+
 def test_without_pyspark_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "find_spec", lambda name: None if name == "pyspark" else object())
     with pytest.raises(SparkMissingError, match=r"pyspark is not installed; .* pip install 'penstock\[spark\]'"):

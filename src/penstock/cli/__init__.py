@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from typing import Final
 
 __all__ = ["main"]
+
+_SELDOM: Final = (50_000, 20, 50)
+"""How often commands look for garbage; a broker, which runs for long, has its own way."""
 
 
 def main() -> None:
@@ -14,6 +19,9 @@ def main() -> None:
         from penstock.live.signals import early
 
         early.install()
+    else:
+        # Loading a command makes objects that stay; to look for garbage among them takes a twentieth of the time.
+        gc.set_threshold(*_SELDOM)
     from penstock.live.extra import needing_server_packages
 
     with needing_server_packages():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from penstock.client.client import Client, connect
-from penstock.live.tls import TlsFiles, client_context
 from penstock.model.errors import MisuseError
-from penstock.session.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
 
 __all__ = ["Authority", "Certificate", "ClientName", "Key", "Party", "Token", "Url"]
 
@@ -45,11 +45,17 @@ class Party:
 
     def client(self, url: str, *, connect_ms: int = 5_000) -> Client:
         """A client, not connected yet, that gives up soon: somebody is waiting at the shell."""
+        # Imported late: a command that only shows its help needs no client.
+        from penstock.client.client import connect
+        from penstock.session.settings import ClientSettings
+
         settings = ClientSettings(connect_ms=connect_ms, give_up_ms=10 * connect_ms)
         return connect(url, token=self.token, name=self.name, tls=self._context(), settings=settings)
 
     def _context(self) -> Any:
         if self.ca is not None:
+            from penstock.live.tls import TlsFiles, client_context
+
             return client_context(TlsFiles(self.ca, self.certificate, self.key))
         if self.certificate is not None or self.key is not None:
             raise MisuseError("--certificate and --key need --ca, the authority by which the broker is checked")

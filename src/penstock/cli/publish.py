@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -17,11 +17,13 @@ from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Par
 from penstock.cli.console import console
 from penstock.cli.match_inputs import Source
 from penstock.cli.progress import ProgressReporter
-from penstock.client.client import Client
-from penstock.client.counters import ClientCounters
 from penstock.model import Message, MessageId
 from penstock.model.errors import MisuseError
 from penstock.system.loop import run
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
+    from penstock.client.counters import ClientCounters
 
 __all__ = ["EXAMPLES", "publish"]
 

@@ -9,21 +9,23 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 import typer
 
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token, Url
 from penstock.cli.console import console
-from penstock.client.client import Client
-from penstock.client.subscription import Subscription
 from penstock.client.wanted import Missing, Start, checked_start, wanted
 from penstock.model.errors import MisuseError
 from penstock.selectors import Selector
 from penstock.session.inbox import Lag
 from penstock.session.received import Received
 from penstock.system.loop import run
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
+    from penstock.client.subscription import Subscription
 
 __all__ = ["EXAMPLES", "json_line", "parse_start", "shown_lag", "shown_line", "subscribe"]
 

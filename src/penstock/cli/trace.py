@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -15,12 +15,14 @@ from rich.tree import Tree
 
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, Printable, console, printable_json
-from penstock.client.tracing import HopNode, hop_trees
 from penstock.model.message_id import MessageId
 from penstock.session.address import DEFAULT_PORT
 from penstock.session.errors import ConnectionFailedError
 from penstock.system.loop import run
 from penstock.tracking.answers import Evidence, GapSeen, Hop, Trace, trace_json
+
+if TYPE_CHECKING:
+    from penstock.client.tracing import HopNode
 
 __all__ = ["EXAMPLES", "shown_trace", "trace"]
 
@@ -83,6 +85,8 @@ async def _ask(message_id: MessageId, url: str, party: Party) -> Trace:
 
 def shown_trace(found: Trace) -> Tree:
     """The path of a message, as a tree to be printed."""
+    from penstock.client.tracing import hop_trees
+
     tree = Tree(Text(f"message {found.message_id}", style="bold"))
     tree.add(Text(f"published {_time(found.message_id.timestamp_ms)} by publisher {found.message_id.publisher:,}"))
     for node in hop_trees(found):

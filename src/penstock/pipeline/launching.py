@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import MisuseError
+from penstock.pipeline.class_archive import archive_options, cache_folder, is_wanted
 from penstock.pipeline.errors import SessionError
 from penstock.pipeline.java import find_java
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_reachable",
+    "class_archive_options",
     "driver_log",
     "failure_of",
     "is_news",
@@ -145,6 +147,17 @@ def set_environment(master: str) -> None:
         os.environ["PYSPARK_PYTHON"] = _quick_python() if is_ours else sys.executable
     if _LOOPBACK_MASTER.match(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def class_archive_options() -> list[str]:
+    """The options by which Java starts from an archive of Spark's classes; none if the user does not want that."""
+    import pyspark
+
+    folder = cache_folder(os.environ)
+    if folder is None or not is_wanted(os.environ):
+        return []
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    return archive_options(find_java(), home / "jars", pyspark.__version__, folder)
 
 
 def _quick_python() -> str:

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -24,6 +24,7 @@ from penstock.pipeline.errors import SessionError, SparkMissingError
 from penstock.pipeline.java import find_java
 from penstock.pipeline.launching import (
     check_reachable,
+    class_archive_options,
     failure_of,
     is_news,
     launched,
@@ -66,6 +67,8 @@ class SessionSettings:
     """The name shown on the cluster's pages."""
     ui: bool = False
     """Whether Spark serves its web UI while it runs."""
+    class_archive: bool = True
+    """Whether an embedded Spark starts from an archive of Java's classes, and makes one if there is none."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """Any of Spark's own settings; they override ours."""
 
@@ -88,15 +91,15 @@ class SessionSettings:
             return None
         return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
 
-    def spark_conf(self, folder: Path) -> dict[str, str]:
+    def spark_conf(self, folder: Path, java_options: Sequence[str] = ()) -> dict[str, str]:
         """Spark's settings: Penstock's, overridden by the user's."""
-        options = f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
+        options = [f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}", *java_options]
         conf = {
             "spark.master": self.master,
             "spark.app.name": self.app_name,
             "spark.driver.memory": self.driver_memory,
             "spark.executor.memory": self.executor_memory,
-            "spark.driver.extraJavaOptions": options,
+            "spark.driver.extraJavaOptions": " ".join(options),
             "spark.ui.enabled": str(self.ui).lower(),
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -191,7 +194,8 @@ def _started(settings: SessionSettings) -> SparkContext:
         _make_event_log(settings.event_log)
     check_reachable(settings.master)
     folder = spark_folder()
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.spark_conf(folder).items()))
+    java_options = class_archive_options() if settings.class_archive and settings.local_cores is not None else []
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.spark_conf(folder, java_options).items()))
     set_environment(settings.master)
     logging.getLogger().addFilter(is_news)
     try:
