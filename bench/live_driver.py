@@ -96,6 +96,10 @@ class Sending(Protocol):
         """Send a batch."""
         ...
 
+    def send_one(self, load: Ring, place: int) -> None:
+        """Send one message, and ask for its acknowledgement in the same write."""
+        ...
+
     def ask(self) -> None:
         """Ask for an acknowledgement of everything sent, as soon as possible."""
         ...
@@ -221,11 +225,19 @@ class Sender:
     def send(self, load: Ring, place: int, count: int) -> None:
         """Send a batch."""
         assert self._pending is None, "the last batch is still under way"
+        self._pending = memoryview(self._taken(load, place, count))
+        self.push()
+
+    def send_one(self, load: Ring, place: int) -> None:
+        """Send one message; most brokers acknowledge it without being asked."""
+        self.send(load, place, 1)
+
+    def _taken(self, load: Ring, place: int, count: int) -> bytes:
+        """The frame of the next batch, which counts as sent."""
         frame = load.frame(self.sent + 1, place, count, time.time_ns(), self._identity)
         self.sent += count
         self.credit -= load.body_bytes * count
-        self._pending = memoryview(frame)
-        self.push()
+        return frame
 
     def push(self) -> bool:
         """Hand to the socket what it accepts; return whether nothing is left."""
@@ -247,11 +259,21 @@ class Publisher(Sender):
         self.acknowledged = 0
         self._reader = connection.reader
 
+    def send_one(self, load: Ring, place: int) -> None:
+        """Send one message, and ask for its acknowledgement in the same write, as the client library does."""
+        assert self._pending is None, "the last batch is still under way"
+        message = self._taken(load, place, 1)
+        self._pending = memoryview(message + self._question())
+        self.push()
+
     def ask(self) -> None:
         """Ask for an acknowledgement of everything sent, as soon as possible."""
         assert self._pending is None, "the last batch is still under way"
-        self._pending = memoryview(encode_frame(Publish(self.sent + 1, [])))
+        self._pending = memoryview(self._question())
         self.push()
+
+    def _question(self) -> bytes:
+        return encode_frame(Publish(self.sent + 1, []))
 
     def on_readable(self) -> None:
         """Process acknowledgements."""
@@ -370,8 +392,7 @@ class Driver:
         publisher, waits_ms = self.publishers[0], list[float]()
         end_s = time.perf_counter() + seconds
         while (began_s := time.perf_counter()) < end_s:
-            publisher.send(load, self.sent % len(load), 1)
-            publisher.ask()
+            publisher.send_one(load, self.sent % len(load))
             self.sent += 1
             while publisher.acknowledged < publisher.sent:
                 self._poll(0.01)

@@ -99,6 +99,101 @@ def test_commits_out_of_order_are_a_mistake() -> None:
         queue.put(append(2))
 
 
+# Groups apart.
+
+
+def loaded(*, apart_ms: int = 2) -> CommitQueue:
+    """A queue under load, whose last group began at 20 ms and is durable."""
+    queue = CommitQueue(apart_ms=apart_ms)
+    for number in range(1, 41):
+        queue.put(append(number))
+    assert next_numbers(queue, now_ms=0) == list(range(1, 41))
+    queue.on_durable()
+    queue.put(append(41))
+    assert next_numbers(queue, now_ms=20) == [41]
+    queue.on_durable()
+    return queue
+
+
+def test_under_load_groups_begin_apart_and_gather_what_comes_meanwhile() -> None:
+    queue = loaded()
+    assert (queue.next_deadline(), queue.is_gathering) == (None, False)
+    queue.put(append(42))
+    assert (queue.next_deadline(), queue.is_gathering) == (22, True)
+    assert queue.begin_next(now_ms=21) is None
+    queue.put(append(43))
+    assert next_numbers(queue, now_ms=22) == [42, 43]
+
+
+def test_a_shell_whose_syncs_are_cheap_never_lets_commits_wait() -> None:
+    queue = loaded(apart_ms=0)
+    queue.put(append(42))
+    assert (queue.next_deadline(), queue.is_gathering) == (0, False)
+    assert next_numbers(queue, now_ms=20) == [42]
+
+
+@pytest.mark.parametrize(
+    "commit",
+    [
+        Commit(43, append(43).changes, is_awaited=True),
+        append(43, 8_192),
+        Commit(43, (*append(43).changes, SetValue("a", None))),
+        Commit(43, (Trim("p", Tick(1)),)),
+        Commit(43, (ForgetPublishers("p", Tick(1)),)),
+    ],
+)
+def test_a_group_that_is_large_or_awaited_or_more_than_messages_begins_at_once(commit: Commit) -> None:
+    queue = loaded()
+    queue.put(append(42))
+    assert queue.is_gathering
+    queue.put(commit)
+    assert (queue.next_deadline(), queue.is_gathering) == (0, False)
+    assert next_numbers(queue, now_ms=20) == [42, 43]
+
+
+def test_records_wait_with_the_messages() -> None:
+    queue = loaded()
+    queue.put(Commit(42, (*append(42).changes, KeepRecord("r", b"small"))))
+    assert queue.is_gathering
+
+
+def test_without_load_groups_begin_at_once_again() -> None:
+    queue = loaded()
+    queue.put(append(42))
+    assert next_numbers(queue, now_ms=40) == [42]
+    queue.on_durable()
+    queue.put(append(43))
+    assert (queue.next_deadline(), queue.is_gathering) == (0, False)
+
+
+def test_a_read_does_not_wait_for_a_group_that_gathers() -> None:
+    queue = loaded()
+    queue.put(append(42))
+    queue.put_read(ReadKept(1, ()))
+    assert (queue.next_deadline(), queue.is_gathering) == (0, False)
+    assert queue.begin_next(now_ms=20) == ReadKept(1, ())
+    queue.on_read()
+    assert (queue.next_deadline(), queue.is_gathering) == (22, True)
+
+
+def test_at_the_end_nothing_waits_for_more() -> None:
+    queue = loaded()
+    queue.put(append(42))
+    queue.end()
+    assert next_numbers(queue, now_ms=20) == [42]
+    queue.on_durable()
+    queue.put(append(43))
+    assert next_numbers(queue, now_ms=20) == [43]
+
+
+def test_what_goes_ahead_does_not_wait_for_more_messages() -> None:
+    queue = loaded()
+    queue.put(append(42))
+    queue.put(Commit(43, (Trim("p", Tick(1)),)))
+    refused(queue, now_ms=20)
+    assert next_ahead(queue, now_ms=20).trims == (Trim("p", Tick(1)),)
+
+
 # No space.
 
 
