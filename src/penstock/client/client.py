@@ -27,6 +27,7 @@ from penstock.client.reports import Owner, Reports, who_calls
 from penstock.client.shell import Shell
 from penstock.client.subscription import Subscription
 from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, selector_text, wanted
+from penstock.model.body import encode_content
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
@@ -213,14 +214,14 @@ class Client:
         Returns before the broker has acknowledged the message; ``flush`` waits for that.
         """
         self._check_usable()
-        return self._publisher.publish(Message(attributes, payload, content_type), pubend, self._caller())
+        return self._publisher.publish(encode_content(attributes, payload, content_type), pubend, self._caller())
 
     def publish_nowait(
         self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
     ) -> MessageId:
         """Send a message without waiting; raises ``WouldBlockError`` where ``publish`` would wait."""
         self._check_usable()
-        return self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend, self._caller())
+        return self._publisher.publish_nowait(encode_content(attributes, payload, content_type), pubend, self._caller())
 
     def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> Coroutine[Any, Any, list[MessageId]]:
         """Send messages in order, waiting as ``publish`` does."""

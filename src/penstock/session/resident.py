@@ -55,6 +55,7 @@ class Resident:
         self._subscribing = Subscribing(self._inboxes, self.moves)
         self._pubends: dict[int, str] = {}
         self._identifying = Identifying()
+        self.stamp = self._identifying.stamp
         self._asked = Asked()
         self._flushed = 0
         self._heartbeat_ms = 0
@@ -133,8 +134,7 @@ class Resident:
         """Queues a message, for which there must be room; returns whether there is a batch to send."""
         if len(pubend) > _PUBEND_CHARS_MAX:
             raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
-        self.publishing.put(body, pubend, now_ms=now_ms)
-        return self.publishing.is_due(now_ms)
+        return self.publishing.put(body, pubend, now_ms=now_ms)
 
     def hurry(self, *, now_ms: int) -> None:
         """Asks the broker to acknowledge everything published so far now, since somebody waits for it.

@@ -52,6 +52,9 @@ class Session:
         self._is_closed = self._has_told_end = False
         self.publishing: Final[PublishQueue] = self._resident.publishing
         self.become = self._resident.become
+        # Without a layer in between: these are called for every message.
+        self.stamp = self._resident.stamp
+        self.publish = self._resident.publish
 
     # State.
 
@@ -123,10 +126,6 @@ class Session:
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""
         return self._resident.identify(message, wall_ms=wall_ms)
-
-    def publish(self, body: bytes, pubend: str, *, now_ms: int) -> bool:
-        """Queues a message, for which there must be room; returns whether there is a batch to send."""
-        return self._resident.publish(body, pubend, now_ms=now_ms)
 
     def hurry(self, *, now_ms: int) -> None:
         """Asks the broker to acknowledge everything published so far now, since somebody waits for it."""
