@@ -28,7 +28,6 @@ from penstock.session.moves import Moves, Subscribing
 from penstock.session.newcomer import SILENT_HEARTBEATS, Newcomer
 from penstock.session.positions import LostTicks
 from penstock.session.publishing import Identifying, PublishQueue, recogniser
-from penstock.session.received import received_from
 from penstock.session.settings import ClientSettings
 
 __all__ = ["Asked", "Resident"]
@@ -190,13 +189,9 @@ class Resident:
         self._heard_ms = now_ms
         changes = Changes()
         inboxes = changes.inboxes
-        deliver = self.moves.deliver
-        pubends = self._pubends
         for frame in frames:
             if type(frame) is Deliver:
-                name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
-                for numbers, received in received_from(frame, name):
-                    deliver(numbers, received, inboxes)
+                self.moves.deliver_all(frame, self._pubend(frame.pubend), inboxes)
                 self.received += len(frame.bodies)
             elif self._state == "up":
                 self._on_frame(frame, changes)
