@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from penstock.client.counters import ClientCounters
 from penstock.client.flushing import Flushing
+from penstock.client.intake import Intake
 from penstock.client.publisher import Publisher
 from penstock.client.questions import Questions, forget_durable, status_of_broker
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
@@ -105,6 +106,7 @@ class Client:
         self.name = name or _made_up()
         self._address = address
         self._settings = settings
+        lock = threading.Lock()
         self._session = Session(
             settings,
             parse_addresses(address),
@@ -113,6 +115,7 @@ class Client:
             chance=Random(),
             token=token,
             overlay=overlay,
+            guard=lock,
         )
         self._shell = Shell(self._session, tls=tls, on_changes=self._on_changes)
         self._closing = _Closing(self._session, self._shell, on_closing=self._on_closing)
@@ -125,6 +128,8 @@ class Client:
         self._news = asyncio.Event()
         self._reports = Reports(self._session.publishing)
         self._publisher = Publisher(self._session, self._shell, self._reports, self._until)
+        self.intake = Intake(self._session, self._publisher, lock)
+        """Takes messages from other threads; for the blocking client, not for applications."""
         self._flushing = Flushing(
             self._session,
             self._shell,
@@ -418,6 +423,7 @@ class Client:
 
     def _stop(self, end: ClientError) -> None:
         self.end = end
+        self.intake.close(end)
         if not isinstance(end, ClientClosedError):
             # No connection will come: whoever flushes hears which messages were not acknowledged.
             self._session.publishing.abandon()

@@ -16,7 +16,7 @@ from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.session.errors import WouldBlockError
 from penstock.session.session import Session
 
-__all__ = ["Publisher"]
+__all__ = ["Publisher", "wall_ms"]
 
 _FAIR: Final = 256
 """After this many messages, a call lets other tasks run."""
@@ -39,15 +39,28 @@ class Publisher:
         self._reports = reports
         self._turnstile = asyncio.Lock()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a message waits for room."""
+        return self._turnstile.locked()
+
     async def publish(self, content: bytes, pubend: str, owner: Owner | None) -> MessageId:
         """Wait for room and queue a message, given as all but its identifier; its owner will hear if it is refused."""
-        size = MESSAGE_ID_BYTES + len(content)
-        if self._turnstile.locked() or not self._queue.has_room(size):
-            # No message may overtake one that waits, or a large one might wait for ever.
-            async with self._turnstile:
-                await self._until(lambda: self._queue.has_room(size))
-                return self._put(content, pubend, owner)
+        if self.is_waiting or not self._queue.has_room(MESSAGE_ID_BYTES + len(content)):
+            return await self.publish_in_turn(content, pubend, owner)
         return self._put(content, pubend, owner)
+
+    async def publish_in_turn(
+        self, content: bytes, pubend: str, owner: Owner | None, *, first: Callable[[], None] | None = None
+    ) -> MessageId:
+        """Wait for room behind all that wait already, and queue a message; ``first`` is called when its turn comes."""
+        size = MESSAGE_ID_BYTES + len(content)
+        # No message may overtake one that waits, or a large one might wait for ever.
+        async with self._turnstile:
+            if first is not None:
+                first()
+            await self._until(lambda: self._queue.has_room(size))
+            return self._put(content, pubend, owner)
 
     async def publish_many(self, messages: Iterable[Message], pubend: str, owner: Owner | None) -> list[MessageId]:
         """Publish several messages in order, waiting for room for each."""
@@ -60,9 +73,22 @@ class Publisher:
 
     def publish_nowait(self, content: bytes, pubend: str, owner: Owner | None) -> MessageId:
         """Queue a message; raises ``WouldBlockError`` if there is no room for it, or other messages wait."""
-        if self._turnstile.locked() or not self._queue.has_room(MESSAGE_ID_BYTES + len(content)):
+        if self.is_waiting or not self._queue.has_room(MESSAGE_ID_BYTES + len(content)):
             raise self._would_block()
         return self._put(content, pubend, owner)
+
+    def put_all(self, messages: Iterable[tuple[bytes, str, Owner | None]]) -> None:
+        """Queue encoded messages with their pubends and owners, for all of which there was room."""
+        now_ms = self._shell.now_ms()
+        is_due = False
+        for body, pubend, owner in messages:
+            if owner is not self._reports.owner():
+                self._reports.mark(owner)
+            is_due = self._session.publish(body, pubend, now_ms=now_ms, had_room=True)
+        if is_due:
+            self._shell.pump()
+        else:
+            self._shell.schedule()
 
     def _would_block(self) -> WouldBlockError:
         if not self._session.is_up:
@@ -73,9 +99,14 @@ class Publisher:
         if owner is not self._reports.owner():
             self._reports.mark(owner)
         session = self._session
-        message_id, body = session.stamp(content, wall_ms=time.time_ns() // 1_000_000)
+        message_id, body = session.stamp(content, wall_ms=wall_ms())
         if session.publish(body, pubend, now_ms=self._shell.now_ms()):
             self._shell.pump()
         elif self._queue.queued_bytes == len(body):
             self._shell.schedule()
         return message_id
+
+
+def wall_ms() -> int:
+    """The time of day."""
+    return time.time_ns() // 1_000_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -141,14 +142,20 @@ class PublishQueue:
         self._window_bytes = window_bytes
         self._measure()
 
-    def has_room(self, size: int) -> bool:
-        """Whether a message of this size may be queued; one that is larger than the window goes alone."""
-        return size <= self._room or (not self.queued_bytes and self._window_is_empty())
+    def has_room(self, size: int, *, beside: int = 0) -> bool:
+        """Whether a message of this size may be queued; one that is larger than the window goes alone.
 
-    def put(self, body: bytes, pubend: str = "", *, now_ms: int) -> bool:
-        """Queues a message; returns whether there is a batch to send."""
+        ``beside`` are bytes that were given room before, and are not queued yet.
+        """
+        return size + beside <= self._room or (not self.queued_bytes and not beside and self._window_is_empty())
+
+    def put(self, body: bytes, pubend: str = "", *, now_ms: int, had_room: bool = False) -> bool:
+        """Queues a message; returns whether there is a batch to send.
+
+        One that had room may exceed a window that has shrunk since; it waits, as those queued before it do.
+        """
         size = len(body)
-        assert self.has_room(size), f"no room for {size} bytes"
+        assert had_room or self.has_room(size), f"no room for {size} bytes"
         self.published += 1
         run = self._runs[-1] if self._runs else None
         if run is None or run.was_sent or run.pubend != pubend or run.size + size > self._batch_bytes:
@@ -380,15 +387,18 @@ def recogniser(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
 class Identifying:
     """Makes the identifiers of a client's messages; each broker gives the publisher number and the clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: AbstractContextManager[object]) -> None:
+        """Whoever calls ``stamp`` in another thread must hold the guard, a lock."""
+        self._guard = guard
         self._ids: MessageIdSource | None = None
         self._last: MessageId | None = None
 
     def on_welcome(self, welcome: Welcome, *, skew_ms: int) -> None:
         """A broker has given the client a number; its clock is ahead by the skew."""
-        after = self._last if self._last is not None and self._last.publisher == welcome.publisher else None
-        self._ids = MessageIdSource(welcome.publisher, welcome.broker_number, after=after)
-        self._ids.adjust(skew_ms)
+        with self._guard:
+            after = self._last if self._last is not None and self._last.publisher == welcome.publisher else None
+            self._ids = MessageIdSource(welcome.publisher, welcome.broker_number, after=after)
+            self._ids.adjust(skew_ms)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""

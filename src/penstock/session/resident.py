@@ -9,6 +9,7 @@ repeated at intervals, since they or their answers may get lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -41,7 +42,14 @@ class Resident:
     """The endpoint of a client's main connection, through one connection after another."""
 
     def __init__(
-        self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "", publisher: bytes = b""
+        self,
+        settings: ClientSettings,
+        *,
+        name: str,
+        token: str = "",
+        overlay: str = "",
+        publisher: bytes = b"",
+        guard: AbstractContextManager[object] | None = None,
     ) -> None:
         self._settings = settings
         who = (PROTOCOL_VERSION, "client", name, overlay)
@@ -53,7 +61,7 @@ class Resident:
         self.moves: Final = Moves(self._inboxes)
         self._subscribing = Subscribing(self._inboxes, self.moves)
         self._pubends: dict[int, str] = {}
-        self._identifying = Identifying()
+        self._identifying = Identifying(guard or nullcontext())
         self.stamp = self._identifying.stamp
         self._asked = Asked()
         self._flushed = 0
@@ -129,11 +137,11 @@ class Resident:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""
         return self._identifying.identify(message, wall_ms=wall_ms)
 
-    def publish(self, body: bytes, pubend: str, *, now_ms: int) -> bool:
-        """Queues a message, for which there must be room; returns whether there is a batch to send."""
+    def publish(self, body: bytes, pubend: str, *, now_ms: int, had_room: bool = False) -> bool:
+        """Queues a message, for which there must be or have been room; returns whether there is a batch to send."""
         if len(pubend) > _PUBEND_CHARS_MAX:
             raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
-        return self.publishing.put(body, pubend, now_ms=now_ms)
+        return self.publishing.put(body, pubend, now_ms=now_ms, had_room=had_room)
 
     def hurry(self, *, now_ms: int) -> None:
         """Asks the broker to acknowledge everything published so far now, since somebody waits for it.

@@ -9,6 +9,7 @@ the time of day. Nothing here reads a clock or draws random numbers by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from penstock.model.message import Message
@@ -42,10 +43,15 @@ class Session:
         chance: Chance,
         token: str = "",
         overlay: str = "",
+        guard: AbstractContextManager[object] | None = None,
     ) -> None:
-        """Makes a client of the brokers at these addresses; no other client may have the identity ``publisher``."""
+        """Makes a client of the brokers at these addresses; no other client may have the identity ``publisher``.
+
+        If other threads call ``stamp``, they hold the guard, a lock, and so does the session while a broker gives it
+        another number.
+        """
         self._settings = settings
-        self._resident = Resident(settings, name=name, token=token, overlay=overlay, publisher=publisher)
+        self._resident = Resident(settings, name=name, token=token, overlay=overlay, publisher=publisher, guard=guard)
         self._lines = Lines(settings)
         self._connecting = Connecting(self._resident, self._lines, addresses, settings, chance)
         self._moving = Moving(self._resident, self._connecting, self._lines, settings)
