@@ -13,6 +13,7 @@ from client.scripted import run
 from client.test_publisher import Bench
 from penstock.client.intake import Intake
 from penstock.model.body import decode_id, encode_content
+from penstock.model.errors import LimitError
 from penstock.model.message_id import MessageId
 from penstock.protocol.frames import HeldBack, PublishAck
 from penstock.session.errors import ClientClosedError
@@ -100,6 +101,17 @@ def test_at_the_end_everything_taken_is_fetched_and_nothing_more_is_taken() -> N
     assert bench.queued() == [taken]
     with pytest.raises(ClientClosedError, match="closed for a test"):
         bench.take(2)
+
+
+def test_a_name_that_no_pubend_can_have_is_refused_at_once_and_harms_no_other_message() -> None:
+    bench = Threads(credit_bytes=1_000)
+    taken = bench.take(1)
+    with pytest.raises(LimitError, match="the name of the pubend"):
+        bench.intake.take(encode_content({}), "p" * 101, None, bench.calls.append)
+    assert bench.take(2) is not None
+    bench.intake.fetch()
+    assert bench.queued()[0] == taken
+    assert bench.queue.published == 2
 
 
 def test_an_interrupt_in_the_middle_leaves_a_window_that_can_be_used() -> None:

@@ -218,7 +218,8 @@ class Client:
 
         Returns before the broker has acknowledged the message; ``flush`` waits for that.
         """
-        self._check_usable()
+        if self.end is not None:
+            raise self.end.with_traceback(None)
         return self._publisher.publish(encode_content(attributes, payload, content_type), pubend, self._caller())
 
     def publish_nowait(

@@ -15,6 +15,7 @@ from penstock.client.publisher import Publisher, wall_ms
 from penstock.client.reports import Owner
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.session.errors import ClientError
+from penstock.session.publishing import check_pubend
 from penstock.session.session import Session
 
 __all__ = ["Intake"]
@@ -46,6 +47,8 @@ class Intake:
         self, content: bytes, pubend: str, owner: Owner | None, call: Callable[[Callable[[], None]], object]
     ) -> MessageId | None:
         """Take a message from any thread; None if it has to wait its turn. ``call`` calls in the client's thread."""
+        # Here, not when it is fetched: there, nobody could be told, and the messages after it would be lost.
+        check_pubend(pubend)
         size = MESSAGE_ID_BYTES + len(content)
         with self._lock:
             if self._end is not None:

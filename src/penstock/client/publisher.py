@@ -38,6 +38,10 @@ class Publisher:
         self._until = until
         self._reports = reports
         self._turnstile = asyncio.Lock()
+        # Looked up once: these are called for every message.
+        self._stamp = session.stamp
+        self._publish = session.publish
+        self._now_ms = shell.now_ms
 
     @property
     def is_waiting(self) -> bool:
@@ -46,7 +50,7 @@ class Publisher:
 
     async def publish(self, content: bytes, pubend: str, owner: Owner | None) -> MessageId:
         """Wait for room and queue a message, given as all but its identifier; its owner will hear if it is refused."""
-        if self.is_waiting or not self._queue.has_room(MESSAGE_ID_BYTES + len(content)):
+        if self._turnstile.locked() or not self._queue.has_room(MESSAGE_ID_BYTES + len(content)):
             return await self.publish_in_turn(content, pubend, owner)
         return self._put(content, pubend, owner)
 
@@ -79,12 +83,12 @@ class Publisher:
 
     def put_all(self, messages: Iterable[tuple[bytes, str, Owner | None]]) -> None:
         """Queue encoded messages with their pubends and owners, for all of which there was room."""
-        now_ms = self._shell.now_ms()
+        now_ms = self._now_ms()
         is_due = False
         for body, pubend, owner in messages:
             if owner is not self._reports.owner():
                 self._reports.mark(owner)
-            is_due = self._session.publish(body, pubend, now_ms=now_ms, had_room=True)
+            is_due = self._publish(body, pubend, now_ms=now_ms, had_room=True)
         if is_due:
             self._shell.pump()
         else:
@@ -98,9 +102,8 @@ class Publisher:
     def _put(self, content: bytes, pubend: str, owner: Owner | None) -> MessageId:
         if owner is not self._reports.owner():
             self._reports.mark(owner)
-        session = self._session
-        message_id, body = session.stamp(content, wall_ms=wall_ms())
-        if session.publish(body, pubend, now_ms=self._shell.now_ms()):
+        message_id, body = self._stamp(content, wall_ms=time.time_ns() // 1_000_000)
+        if self._publish(body, pubend, now_ms=self._now_ms()):
             self._shell.pump()
         elif self._queue.queued_bytes == len(body):
             self._shell.schedule()

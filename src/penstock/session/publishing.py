@@ -13,14 +13,19 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from penstock.model.body import encode_message
+from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Publish, RefusedAck, Welcome
 
-__all__ = ["Failure", "Identifying", "PublishQueue", "recogniser"]
+__all__ = ["Failure", "Identifying", "PublishQueue", "check_pubend", "recogniser"]
+
+
+_PUBEND_CHARS_MAX: Final = 100
 
 
 class _Run:
@@ -155,12 +160,13 @@ class PublishQueue:
         One that had room may exceed a window that has shrunk since; it waits, as those queued before it do.
         """
         size = len(body)
-        assert had_room or self.has_room(size), f"no room for {size} bytes"
-        self.published += 1
+        assert size <= self._room or had_room or self.has_room(size), f"no room for {size} bytes"
         run = self._runs[-1] if self._runs else None
         if run is None or run.was_sent or run.pubend != pubend or run.size + size > self._batch_bytes:
-            run = _Run(self.published, pubend, [], 0)
+            check_pubend(pubend)
+            run = _Run(self.published + 1, pubend, [], 0)
             self._runs.append(run)
+        self.published += 1
         run.bodies.append(body)
         run.size += size
         self.queued_bytes += size
@@ -358,6 +364,12 @@ class PublishQueue:
         assert self.acknowledged + self.lost + _count(outstanding) <= self.published
         assert (self._due_ms is None) == (not self._runs)
         assert self.settled <= self.published
+
+
+def check_pubend(pubend: str) -> None:
+    """Refuses a name that no pubend can have, since it is too long."""
+    if len(pubend) > _PUBEND_CHARS_MAX:
+        raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
 
 
 def _count(runs: Iterable[_Run]) -> int:

@@ -15,7 +15,6 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import structs
 
-from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.protocol import frames as f
@@ -33,7 +32,6 @@ from penstock.session.settings import ClientSettings
 
 __all__ = ["Asked", "Resident"]
 
-_PUBEND_CHARS_MAX: Final = 100
 _REASON_CHARS_MAX: Final = 500
 _State: TypeAlias = Literal["down", "greeting", "up"]
 
@@ -63,6 +61,7 @@ class Resident:
         self._pubends: dict[int, str] = {}
         self._identifying = Identifying(guard or nullcontext())
         self.stamp = self._identifying.stamp
+        """Puts the identifier of a message to be published now before its encoded rest; returns it and the whole."""
         self._asked = Asked()
         self._flushed = 0
         self._heartbeat_ms = 0
@@ -73,6 +72,8 @@ class Resident:
             published=settings.published,
             stop_at_refusal=settings.stop_at_refusal,
         )
+        self.publish = self.publishing.put
+        """Queues a message, for which there must be or have been room; returns whether there is a batch to send."""
         self.welcome: Welcome | None = None
         """The welcome of the broker that was connected last."""
         self.received = 0
@@ -136,12 +137,6 @@ class Resident:
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""
         return self._identifying.identify(message, wall_ms=wall_ms)
-
-    def publish(self, body: bytes, pubend: str, *, now_ms: int, had_room: bool = False) -> bool:
-        """Queues a message, for which there must be or have been room; returns whether there is a batch to send."""
-        if len(pubend) > _PUBEND_CHARS_MAX:
-            raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
-        return self.publishing.put(body, pubend, now_ms=now_ms, had_room=had_room)
 
     def hurry(self, *, now_ms: int) -> None:
         """Asks the broker to acknowledge everything published so far now, since somebody waits for it.
