@@ -54,6 +54,8 @@ class Library:
 LIBRARIES: Final = (
     Library("penstock, best effort", "penstock", "penstock_program", "Penstock"),
     Library("penstock, guaranteed", "penstock", "penstock_program", "Penstock", Service.DURABLE),
+    Library("penstock blocking, best effort", "penstock", "penstock_sync_program", "Penstock"),
+    Library("penstock blocking, guaranteed", "penstock", "penstock_sync_program", "Penstock", Service.DURABLE),
     Library("redis-py", "redis", "redis_program", "Redis"),
     Library("nats-py", "nats-py", "nats_program", "NATS"),
 )

@@ -13,7 +13,7 @@ import pytest
 from client.scripted import run
 from penstock.client.publisher import Publisher
 from penstock.client.reports import Reports
-from penstock.model.message import Message
+from penstock.model.body import encode_content
 from penstock.protocol.frames import PROTOCOL_VERSION, PublishAck, Welcome
 from penstock.session.errors import WouldBlockError
 from penstock.session.settings import ClientSettings
@@ -40,14 +40,14 @@ class Bench:
 def test_without_room_nothing_is_taken_and_who_waits_goes_first() -> None:
     async def test() -> None:
         bench = Bench(credit_bytes=100)
-        bench.publisher.publish_nowait(Message({"n": 1}), "", None)
+        bench.publisher.publish_nowait(encode_content({"n": 1}), "", None)
         with pytest.raises(WouldBlockError, match="1 messages are not acknowledged yet"):
-            bench.publisher.publish_nowait(Message({"n": 2}, bytes(100)), "", None)
-        large = asyncio.create_task(bench.publisher.publish(Message({"n": 3}, bytes(90)), "", None))
+            bench.publisher.publish_nowait(encode_content({"n": 2}, bytes(100)), "", None)
+        large = asyncio.create_task(bench.publisher.publish(encode_content({"n": 3}, bytes(90)), "", None))
         await asyncio.sleep(0)
         with pytest.raises(WouldBlockError):
-            bench.publisher.publish_nowait(Message({"n": 4}), "", None)
-        small = asyncio.create_task(bench.publisher.publish(Message({"n": 5}), "", None))
+            bench.publisher.publish_nowait(encode_content({"n": 4}), "", None)
+        small = asyncio.create_task(bench.publisher.publish(encode_content({"n": 5}), "", None))
         await asyncio.sleep(0)
         assert (large.done(), small.done()) == (False, False)
         bench.feed(PublishAck(1, 100))

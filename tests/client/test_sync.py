@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from itertools import accumulate
 from typing import Any
 
 import pytest
 
 from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, delivering
 from penstock.client.sync import SyncClient, connect_sync
+from penstock.model.body import decode_attributes, decode_id
 from penstock.model.errors import MisuseError
 from penstock.model.message import Message
 from penstock.protocol.frames import (
@@ -47,6 +49,43 @@ def test_messages_are_published_and_received_without_asyncio() -> None:
         assert client.status() == BrokerStatus("scripted")
         assert client.counters.published == 3
         assert (client.name, client.broker, client.is_connected) == ("me", "scripted", True)
+
+
+def test_threads_that_publish_at_once_through_a_small_window_keep_their_order() -> None:
+    broker = delivering(0)
+    broker.credit_bytes = 1_000
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+
+        def publish(place: int) -> None:
+            for number in range(200):
+                client.publish({"thread": place, "n": number})
+            client.flush()
+
+        threads = [threading.Thread(target=publish, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert (client.counters.published, client.counters.settled) == (800, 800)
+        frames = [frame for frame in broker.peer.of(Publish) if frame.bodies]
+    firsts = [1, *accumulate((len(frame.bodies) for frame in frames), initial=1)]
+    assert [frame.first for frame in frames] == firsts[1 : len(frames) + 1]
+    bodies = [body for frame in frames for body in frame.bodies]
+    assert len({decode_id(body) for body in bodies}) == 800
+    attributes = [decode_attributes(body) for body in bodies]
+    for place in range(4):
+        assert [each["n"] for each in attributes if each["thread"] == place] == list(range(200))
+
+
+def test_messages_that_were_published_before_a_close_are_sent() -> None:
+    broker = delivering(0)
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address).open()
+        for number in range(10):
+            client.publish({"n": number})
+        assert client.counters.published == 10
+        client.close()
+        assert client.counters.acknowledged == 10
 
 
 def test_a_bad_selector_and_a_broker_that_is_not_there_are_reported() -> None:

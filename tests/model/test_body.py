@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.model.body import MalformedBodyError, decode_attributes, decode_id, decode_message, encode_body, take_in
+from penstock.model.body import (
+    MalformedBodyError,
+    decode_attributes,
+    decode_id,
+    decode_message,
+    encode_body,
+    encode_content,
+    encode_message,
+    take_in,
+)
 from penstock.model.errors import InvalidMessageError, LimitError, MisuseError, PeerError
 from penstock.model.limits import (
     ATTRIBUTES_BYTES_MAX,
@@ -314,3 +326,58 @@ def test_attributes_like_those_before_but_with_nothing_behind_them_are_not_taken
     whole = encode_body(ID, Message({"x": 1}))
     with pytest.raises(MalformedBodyError, match="do not fit"):
         take_in([whole, whole[:-1]])
+
+
+class Word(str):
+    """A text that is not exactly a str."""
+
+    __slots__ = ()
+
+
+odd_names = st.one_of(names, st.sampled_from(["", "$system", "a\nb", "\ud800", "known", Word("known"), 7, None]))
+odd_values = st.one_of(
+    values,
+    st.sampled_from([INTEGER_MAX + 1, 2**64 - 1, 2**64, INTEGER_MIN - 1, "\ud800", Word("x"), b"x", [1], {}, ID]),
+    st.sampled_from(["x" * STRING_CHARS_MAX, "x" * (STRING_CHARS_MAX + 1), "é" * STRING_CHARS_MAX]),
+)
+odd_attributes: st.SearchStrategy[Any] = st.one_of(
+    st.dictionaries(odd_names, odd_values, max_size=4),
+    st.dictionaries(st.sampled_from(["known", "also"]), odd_values),
+    st.sampled_from([None, 7, MappingProxyType({"known": 1}), {str(n): n for n in range(ATTRIBUTES_MAX + 1)}]),
+)
+odd_payloads: st.SearchStrategy[Any] = st.sampled_from([b"", b"x", bytearray(b"x"), memoryview(b"x"), "x", None])
+odd_types: st.SearchStrategy[Any] = st.sampled_from(["", "text/plain", Word(""), "é", "a\nb", "x" * 256, None, b""])
+
+
+def outcome(encode: Callable[[], bytes]) -> bytes | str:
+    """The bytes, or what is raised."""
+    try:
+        return encode()
+    except MisuseError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@settings(max_examples=tries(300))
+@given(odd_attributes, odd_payloads, odd_types)
+@example({"known": 2**63}, b"", "")
+@example({"known": 2**40}, b"", "")
+@example({Word("known"): 1}, b"", "")
+@example({"known": "é" * STRING_CHARS_MAX}, b"", "")
+def test_content_is_encoded_or_refused_as_that_of_a_message(attributes: Any, payload: Any, content_type: Any) -> None:
+    Message({"known": 1, "also": 2})
+    plain = outcome(lambda: encode_message(Message(attributes, payload, content_type)))
+    assert outcome(lambda: encode_content(attributes, payload, content_type)) == plain
+
+
+def test_content_has_a_limit_on_all_attributes_too() -> None:
+    attributes = {f"a{number}": "x" * STRING_CHARS_MAX for number in range(20)}
+    with pytest.raises(LimitError, match="the size of all attributes in bytes"):
+        encode_content(attributes)
+    with pytest.raises(LimitError, match="the payload's size in bytes"):
+        encode_content({"a0": 1}, bytes(PAYLOAD_BYTES_MAX + 1))
+
+
+def test_a_body_is_the_identifier_and_the_content() -> None:
+    assert encode_body(ID, Message({"a": 1}, b"x", "text/plain")) == ID.to_bytes() + encode_content(
+        {"a": 1}, b"x", "text/plain"
+    )

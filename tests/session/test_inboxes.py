@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Acknowledge, Horizons, Subscribe
@@ -51,6 +53,35 @@ def test_a_repetition_is_dropped_and_counted() -> None:
     assert deliver(inboxes, 4, two) == []
     assert deliver(inboxes, 5, one, two) == [1, 2]
     assert inboxes.repeated == 2
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=6), max_size=6),
+    st.lists(st.sampled_from([1, 2, 3]), unique=True),
+    st.sampled_from([Received, BestEffortReceived]),
+)
+@example([[1, 2], [2, 3]], [1, 2], Received)
+@example([[3, 2, 2]], [1], Received)
+def test_messages_delivered_together_arrive_as_one_by_one(
+    frames: list[list[int]], to: list[int], kind: type[Received]
+) -> None:
+    together, singly = Inboxes(ClientSettings()), Inboxes(ClientSettings())
+    for inboxes in (together, singly):
+        ready(inboxes, p=0)
+        ready(inboxes, p=5)
+    named = b"".join(number.to_bytes(4) for number in to)
+    woken: tuple[dict[int, Inbox], dict[int, Inbox]] = {}, {}
+    for ticks in frames:
+        received = [kind("p", tick, b"body" * tick) for tick in ticks]
+        together.deliver_all(named, received, woken[0])
+        for each in received:
+            singly.deliver(named, each, woken[1])
+        together.check_invariants()
+    assert [*woken[0]] == [*woken[1]]
+    assert together.repeated == singly.repeated
+    for one, other in zip(together, singly, strict=True):
+        assert [*one.queue] == [*other.queue]
+        assert (one.next_ticks, one.loose_ticks) == (other.next_ticks, other.loose_ticks)
 
 
 def test_pubends_that_guarantee_nothing_may_count_from_anywhere_and_move_no_position() -> None:

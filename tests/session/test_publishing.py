@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -428,7 +429,7 @@ def test_a_publisher_that_numbers_durably_goes_on_behind_its_last_number() -> No
 
 
 def test_identifiers_have_the_number_and_the_clock_of_the_broker_and_ascend() -> None:
-    identifying = Identifying()
+    identifying = Identifying(nullcontext())
     identifying.on_welcome(welcome("b"), skew_ms=500)
     ids = [identifying.identify(Message({}), wall_ms=1_000)[0] for _ in range(2)]
     assert [(each.publisher, each.broker, each.timestamp_ms) for each in ids] == [(11, 2, 1_500)] * 2
@@ -437,7 +438,7 @@ def test_identifiers_have_the_number_and_the_clock_of_the_broker_and_ascend() ->
 
 
 def test_a_message_that_no_frame_can_carry_is_refused() -> None:
-    identifying = Identifying()
+    identifying = Identifying(nullcontext())
     identifying.on_welcome(welcome("b"), skew_ms=0)
     with pytest.raises(LimitError):
         identifying.identify(Message({f"a{number}": "x" * 65_536 for number in range(20)}), wall_ms=0)

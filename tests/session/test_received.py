@@ -47,3 +47,9 @@ def test_a_cut_body_has_no_payload() -> None:
 def test_it_shows_its_payload_by_size() -> None:
     shown = repr(Received("quotes", 9, encode_body(ID, Message({"a": 1}, b"xyz"))))
     assert shown == f"<Received {ID} from quotes: {{'a': 1}} and 3 bytes>"
+
+
+def test_two_messages_with_the_same_content_are_not_one() -> None:
+    one, other = (Received("quotes", 9, encode_body(ID, Message({"a": 1}))) for _ in range(2))
+    assert one != other
+    assert len({one, other, one}) == 2

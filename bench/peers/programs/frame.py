@@ -14,7 +14,7 @@ from bench.live_load import STAMP
 from bench.peers.message import PeerMessage, peer_messages
 from bench.peers.workloads import QUOTES_TOPIC, quotes
 
-__all__ = ["Run", "main"]
+__all__ = ["Run", "main", "main_without_loop"]
 
 _RING: Final = 1_000
 
@@ -42,7 +42,13 @@ class Run:
 def main(program: Callable[[Run], Awaitable[dict[str, float]]]) -> None:
     """Run a program on the event loop of the standard library, and print its figures as JSON."""
 
-    async def run() -> dict[str, float]:
-        return await program(Run(int(sys.argv[1]), int(sys.argv[2])))
+    async def run(run: Run) -> dict[str, float]:
+        return await program(run)
 
-    sys.stdout.write(msgspec.json.encode(asyncio.run(run())).decode() + "\n")
+    main_without_loop(lambda each: asyncio.run(run(each)))
+
+
+def main_without_loop(program: Callable[[Run], dict[str, float]]) -> None:
+    """Run a program that blocks, and print its figures as JSON."""
+    figures = program(Run(int(sys.argv[1]), int(sys.argv[2])))
+    sys.stdout.write(msgspec.json.encode(figures).decode() + "\n")

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from penstock.client.counters import ClientCounters
 from penstock.client.flushing import Flushing
+from penstock.client.intake import Intake
 from penstock.client.publisher import Publisher
 from penstock.client.questions import Questions, forget_durable, status_of_broker
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
@@ -27,6 +28,7 @@ from penstock.client.reports import Owner, Reports, who_calls
 from penstock.client.shell import Shell
 from penstock.client.subscription import Subscription
 from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, selector_text, wanted
+from penstock.model.body import encode_content
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
@@ -104,6 +106,7 @@ class Client:
         self.name = name or _made_up()
         self._address = address
         self._settings = settings
+        lock = threading.Lock()
         self._session = Session(
             settings,
             parse_addresses(address),
@@ -112,6 +115,7 @@ class Client:
             chance=Random(),
             token=token,
             overlay=overlay,
+            guard=lock,
         )
         self._shell = Shell(self._session, tls=tls, on_changes=self._on_changes)
         self._closing = _Closing(self._session, self._shell, on_closing=self._on_closing)
@@ -124,6 +128,8 @@ class Client:
         self._news = asyncio.Event()
         self._reports = Reports(self._session.publishing)
         self._publisher = Publisher(self._session, self._shell, self._reports, self._until)
+        self.intake = Intake(self._session, self._publisher, lock)
+        """Takes messages from other threads; for the blocking client, not for applications."""
         self._flushing = Flushing(
             self._session,
             self._shell,
@@ -212,15 +218,16 @@ class Client:
 
         Returns before the broker has acknowledged the message; ``flush`` waits for that.
         """
-        self._check_usable()
-        return self._publisher.publish(Message(attributes, payload, content_type), pubend, self._caller())
+        if self.end is not None:
+            raise self.end.with_traceback(None)
+        return self._publisher.publish(encode_content(attributes, payload, content_type), pubend, self._caller())
 
     def publish_nowait(
         self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
     ) -> MessageId:
         """Send a message without waiting; raises ``WouldBlockError`` where ``publish`` would wait."""
         self._check_usable()
-        return self._publisher.publish_nowait(Message(attributes, payload, content_type), pubend, self._caller())
+        return self._publisher.publish_nowait(encode_content(attributes, payload, content_type), pubend, self._caller())
 
     def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> Coroutine[Any, Any, list[MessageId]]:
         """Send messages in order, waiting as ``publish`` does."""
@@ -417,6 +424,7 @@ class Client:
 
     def _stop(self, end: ClientError) -> None:
         self.end = end
+        self.intake.close(end)
         if not isinstance(end, ClientClosedError):
             # No connection will come: whoever flushes hears which messages were not acknowledged.
             self._session.publishing.abandon()

@@ -38,8 +38,9 @@ class Shell:
         self._opening: asyncio.Future[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """The loop in which the session was opened; asking for the running one costs a system call in Python 3.11."""
+        self._time_s: Callable[[], float] | None = None
+        """The clock of the loop in which the session was opened; asking for the running one costs a system call in
+        Python 3.11."""
 
     @property
     def is_idle(self) -> bool:
@@ -53,15 +54,16 @@ class Shell:
 
     def now_ms(self) -> int:
         """The clock of the session."""
-        loop = self._loop or asyncio.get_running_loop()
-        return int(loop.time() * 1_000)
+        time_s = self._time_s or asyncio.get_running_loop().time
+        return int(time_s() * 1_000)
 
     # Called by the client.
 
     async def open(self) -> None:
         """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
-        self._loop = asyncio.get_running_loop()
-        self._opening = self._loop.create_future()
+        loop = asyncio.get_running_loop()
+        self._time_s = loop.time
+        self._opening = loop.create_future()
         try:
             self._react(self._session.open(now_ms=self.now_ms()))
             await self._opening
@@ -123,7 +125,7 @@ class Shell:
         for connection in self._connections.values():
             connection.let_go()
         self._connections, self._dialling = {}, {}
-        self._timer = self._loop = None
+        self._timer = self._time_s = None
         self._session.on_forked(Random())
 
     # Called by connections.

@@ -201,7 +201,7 @@ class Subscription:
         if not inbox.queue and not await self._wait():
             raise StopAsyncIteration
         received = inbox.pop()
-        if inbox.blocking:
+        if inbox.blocking and inbox.is_half_empty:
             self._owner.on_taken(inbox)
         return received
 

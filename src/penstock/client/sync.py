@@ -1,7 +1,7 @@
 """The blocking client for programs without asyncio: the same calls, with a thread of its own behind them.
 
-The thread runs the asynchronous client. Publishing one message costs a round trip to that thread; ``publish_many``
-costs one for all its messages. Messages are fetched in batches, so receiving is nearly as fast as with asyncio.
+The thread runs the asynchronous client. Messages go to and from it in batches, so publishing and receiving are nearly
+as fast as with asyncio; only a message for which the publish window has no room costs a round trip.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.client.client import Client, connect
 from penstock.client.counters import ClientCounters
 from penstock.client.reading import READ_BYTES, LogPart, Survey
+from penstock.client.reports import who_calls
 from penstock.client.subscription import Subscription
 from penstock.client.sync_subscription import SyncSubscription
 from penstock.client.wanted import Acknowledging, Missing, Start, selector_text
+from penstock.model.body import encode_content, encode_message
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
@@ -99,7 +102,7 @@ class SyncClient:
     @property
     def counters(self) -> ClientCounters:
         """Counters of what this client has done so far."""
-        return self._client.counters
+        return replace(self._client.counters, published=self._client.intake.published)
 
     def open(self) -> SyncClient:
         """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
@@ -128,7 +131,7 @@ class SyncClient:
             return
         try:
             if self._loop is not None:
-                self.call(lambda: self._client.close(flush=flush))
+                self.call(lambda: self._fetched(self._client.close(flush=flush)))
         finally:
             self._end_thread()
 
@@ -136,17 +139,17 @@ class SyncClient:
         self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
     ) -> MessageId:
         """Send a message; waits while the publish window is full, or there is no connection."""
-        return self.call(
-            lambda: self._client.publish(attributes, payload, content_type=content_type, pubend=pubend),
-        )
+        self._check_process()
+        return self._publish(encode_content(attributes, payload, content_type), pubend)
 
     def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> list[MessageId]:
-        """Send messages in order; much faster than one by one."""
-        return self.call(lambda: self._client.publish_many(messages, pubend=pubend))
+        """Send messages in order."""
+        self._check_process()
+        return [self._publish(encode_message(message), pubend) for message in messages]
 
     def flush(self) -> None:
         """Wait until the broker has acknowledged everything published so far; raises as ``Client.flush`` does."""
-        self.call(self._client.flush)
+        self.call(lambda: self._fetched(self._client.flush()))
 
     def subscribe(
         self,
@@ -220,6 +223,22 @@ class SyncClient:
         except BaseException:
             future.cancel()
             raise
+
+    def _publish(self, content: bytes, pubend: str) -> MessageId:
+        """Hand a message to the client's thread, or wait there for room."""
+        loop = self._loop
+        if loop is None:
+            raise ClientClosedError("this client is not open")
+        owner = who_calls()
+        message_id = self._client.intake.take(content, pubend, owner, loop.call_soon_threadsafe)
+        if message_id is None:
+            message_id = self.call(lambda: self._client.intake.take_in_turn(content, pubend, owner))
+        return message_id
+
+    async def _fetched(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that concerns all that was published before."""
+        self._client.intake.fetch()
+        await work
 
     def _leave(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Close something in the client's thread, without waiting: the garbage collector may be the caller."""

@@ -24,9 +24,9 @@ from penstock.model.limits import (
     PAYLOAD_BYTES_MAX,
     STRING_CHARS_MAX,
 )
-from penstock.model.message import Message
+from penstock.model.message import Message, Payload, are_plain, checked_content_type, checked_payload
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
-from penstock.model.values import AttributeValue
+from penstock.model.values import Attributes, AttributeValue
 
 __all__ = [
     "BODY_BYTES_MIN",
@@ -35,6 +35,8 @@ __all__ = [
     "decode_id",
     "decode_message",
     "encode_body",
+    "encode_content",
+    "encode_message",
     "take_in",
 ]
 
@@ -45,6 +47,8 @@ _LENGTH: Final = struct.Struct(">I")
 _unpack_length: Final = _LENGTH.unpack_from
 _SMALL: Final = min(ATTRIBUTES_BYTES_MAX, PAYLOAD_BYTES_MAX)
 """A body no larger than this cannot have attributes or a payload over their limits."""
+_UNSIGNED: Final = 0xCF
+"""How msgpack marks an integer of 64 bits without a sign."""
 _encode: Final = msgspec.msgpack.Encoder().encode
 # Names are not constrained here: it would cost the decoder its cache of keys, and more than double the time. Brokers
 # check names when a message enters the overlay.
@@ -59,20 +63,45 @@ class MalformedBodyError(PeerError):
 
 def encode_body(message_id: MessageId, message: Message) -> bytes:
     """Encodes a message; raises ``LimitError`` if its attributes are too large altogether."""
-    attributes = _encode(dict(message.attributes))
+    return message_id.to_bytes() + encode_message(message)
+
+
+def encode_message(message: Message) -> bytes:
+    """Encodes all of a message but its identifier, which comes first; raises ``LimitError`` as ``encode_body`` does."""
+    return _content(_encode(dict(message.attributes)), message.content_type, message.payload)
+
+
+def encode_content(attributes: Attributes, payload: Payload = b"", content_type: str = "") -> bytes:
+    """Encodes what ``Message`` would be made of, all but the identifier; raises what ``Message`` raises.
+
+    Makes a message only of attributes that need a closer look: that costs several times as much as the encoding.
+    """
+    if type(attributes) is not dict or len(attributes) > ATTRIBUTES_MAX or not are_plain(attributes):
+        return encode_message(Message(attributes, payload, content_type))
+    try:
+        encoded = _encode(attributes)
+    except (OverflowError, UnicodeEncodeError):
+        return encode_message(Message(attributes, payload, content_type))
+    # If all of it is no longer than a text may be, then so is each text. Only the greatest integers need all 64 bits
+    # without a sign; the mark of such a number may also be a part of something else.
+    if len(encoded) > STRING_CHARS_MAX or (_UNSIGNED in encoded and not _are_in_range(attributes)):
+        return encode_message(Message(attributes, payload, content_type))
+    if type(payload) is not bytes or len(payload) > PAYLOAD_BYTES_MAX:
+        payload = checked_payload(payload)
+    if type(content_type) is not str or content_type:
+        return _content(encoded, checked_content_type(content_type), payload)
+    return b"".join((_LENGTH.pack(len(encoded)), encoded, b"\0", payload))
+
+
+def _are_in_range(attributes: Attributes) -> bool:
+    return all(type(value) is not int or value <= INTEGER_MAX for value in attributes.values())
+
+
+def _content(attributes: bytes, content_type: str, payload: bytes) -> bytes:
     if len(attributes) > ATTRIBUTES_BYTES_MAX:
         raise LimitError("the size of all attributes in bytes", len(attributes), ATTRIBUTES_BYTES_MAX)
-    content_type = message.content_type.encode()
-    return b"".join(
-        (
-            message_id.to_bytes(),
-            _LENGTH.pack(len(attributes)),
-            attributes,
-            bytes((len(content_type),)),
-            content_type,
-            message.payload,
-        )
-    )
+    head = _LENGTH.pack(len(attributes))
+    return b"".join((head, attributes, bytes((len(content_type),)), content_type.encode(), payload))
 
 
 def decode_attributes(body: bytes) -> dict[str, AttributeValue]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -24,11 +25,16 @@ from penstock.model.limits import (
 )
 from penstock.model.values import RESERVED_PREFIX, Attributes, AttributeValue
 
-__all__ = ["Message", "Payload"]
+__all__ = ["Message", "Payload", "are_plain", "checked_content_type", "checked_payload"]
 
 Payload: TypeAlias = bytes | bytearray | memoryview
 """Types that a message accepts as its payload; it stores ``bytes``."""
 
+_KINDS: Final = frozenset({str, int, float, bool, type(None)})
+_NAMES_KEPT_MAX: Final = 4_096
+_names: Final[set[str]] = set()
+"""Names of attributes that have passed the check, so that it need not be repeated for every message; a program with
+more names than are kept has the others checked each time."""
 _CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _QUOTED_CHARS_MAX: Final = 40
 
@@ -50,7 +56,10 @@ class Message:
 
     def __init__(self, attributes: Attributes, payload: Payload = b"", content_type: str = "") -> None:
         """Check everything, and keep an immutable copy."""
-        _fill(self, _checked_attributes(attributes, reserved_allowed=False), payload, content_type)
+        checked = _checked_attributes(attributes, reserved_allowed=False)
+        if len(_names) + len(checked) <= _NAMES_KEPT_MAX:
+            _names.update(checked)
+        _fill(self, checked, payload, content_type)
 
     @classmethod
     def system(cls, attributes: Attributes, payload: Payload = b"", content_type: str = "") -> Message:
@@ -79,8 +88,8 @@ class Message:
 
 def _fill(message: Message, attributes: dict[str, AttributeValue], payload: Payload, content_type: str) -> None:
     object.__setattr__(message, "attributes", MappingProxyType(attributes))
-    object.__setattr__(message, "payload", _checked_payload(payload))
-    object.__setattr__(message, "content_type", _checked_content_type(content_type))
+    object.__setattr__(message, "payload", checked_payload(payload))
+    object.__setattr__(message, "content_type", checked_content_type(content_type))
 
 
 def _checked_attributes(attributes: object, *, reserved_allowed: bool) -> dict[str, AttributeValue]:
@@ -109,7 +118,19 @@ def _checked_attributes(attributes: object, *, reserved_allowed: bool) -> dict[s
     return copied
 
 
-def _checked_payload(payload: object) -> bytes:
+def are_plain(attributes: dict[str, AttributeValue]) -> bool:
+    """Whether all names are valid for an application, and all values of an allowed type; values may be out of range.
+
+    False only means that ``Message`` has to look more closely. Much cheaper than that: nothing runs per attribute.
+    """
+    if not _names.issuperset(attributes):
+        return False
+    # The types of the names, too: a name of another type may equal one that is kept.
+    return _KINDS.issuperset(map(type, chain(attributes, attributes.values())))
+
+
+def checked_payload(payload: object) -> bytes:
+    """The payload as bytes, if it is of an allowed type and size."""
     if not isinstance(payload, bytes | bytearray | memoryview):
         hint = "; encode text first, for example with .encode()" if isinstance(payload, str) else ""
         raise InvalidMessageError(f"the payload must be bytes, bytearray or memoryview, not {_type_of(payload)}{hint}")
@@ -120,7 +141,8 @@ def _checked_payload(payload: object) -> bytes:
     return bytes(payload)
 
 
-def _checked_content_type(content_type: object) -> str:
+def checked_content_type(content_type: object) -> str:
+    """The content type, if it is a short text in ASCII."""
     if type(content_type) is not str:
         raise InvalidMessageError(f"the content type must be a str, not {_type_of(content_type)}")
     if content_type:

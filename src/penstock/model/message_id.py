@@ -106,6 +106,14 @@ class MessageId:
         return high << 64 | low
 
 
+# For parts that are known to be valid: setting the slots takes a third of the time of the constructor with its checks.
+_new: Final = object.__new__
+_set_publisher: Final = MessageId.__dict__["publisher"].__set__
+_set_broker: Final = MessageId.__dict__["broker"].__set__
+_set_timestamp_ms: Final = MessageId.__dict__["timestamp_ms"].__set__
+_set_counter: Final = MessageId.__dict__["counter"].__set__
+
+
 class MessageIdSource:
     """Makes the identifiers of one publisher at one broker, strictly increasing whatever its clock does."""
 
@@ -137,9 +145,16 @@ class MessageIdSource:
             timestamp_ms, counter = self._timestamp_ms, self._counter + 1
             if counter > _U16_MAX:
                 timestamp_ms, counter = timestamp_ms + 1, 0
-        made = MessageId(self._publisher, self._broker, timestamp_ms, counter)
-        assert (timestamp_ms, counter) > (self._timestamp_ms, self._counter)
-        self._timestamp_ms, self._counter = timestamp_ms, counter
+        if timestamp_ms > _U48_MAX:
+            _check_part("timestamp_ms", timestamp_ms, _U48_MAX)
+        assert timestamp_ms > self._timestamp_ms or counter > self._counter
+        self._timestamp_ms = timestamp_ms
+        self._counter = counter
+        made = _new(MessageId)
+        _set_publisher(made, self._publisher)
+        _set_broker(made, self._broker)
+        _set_timestamp_ms(made, timestamp_ms)
+        _set_counter(made, counter)
         return made
 
 

@@ -198,10 +198,15 @@ class Inbox:
     def update_blocking(self) -> bool:
         """Whether this queue stops reading from the socket: from when it is full until it is half empty."""
         if self.blocking:
-            self.blocking = self.size * 2 > self.bytes_max or len(self.queue) * 2 > self.messages_max
+            self.blocking = not self.is_half_empty
         else:
             self.blocking = self.size >= self.bytes_max or len(self.queue) >= self.messages_max
         return self.blocking
+
+    @property
+    def is_half_empty(self) -> bool:
+        """Whether a queue that was full has room enough for reading from the socket again."""
+        return self.size * 2 <= self.bytes_max and len(self.queue) * 2 <= self.messages_max
 
     def pop(self) -> Received:
         """Takes out the oldest message."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import lt
 from typing import Final
 
 from penstock.protocol.control import NAMES_MAX
@@ -219,6 +220,27 @@ class Inboxes:
                 inbox.size += size
                 woken[inbox.number] = inbox
 
+    def deliver_all(self, numbers: bytes, received: Sequence[Received], woken: dict[int, Inbox]) -> None:
+        """Delivers messages of one pubend to the subscriptions with these numbers; at least one message."""
+        first, last = received[0], received[-1]
+        pubend = first.pubend
+        size = sum([len(each.body) for each in received]) + MESSAGE_BYTES * len(received)
+        if first.is_guaranteed and not _ascend([each.tick for each in received]):
+            # The broker has broken its word: look at each message for whether it is a repetition.
+            for message in received:
+                self.deliver(numbers, message, woken)
+            return
+        for inbox in self.named(numbers):
+            ticks = inbox.next_ticks if first.is_guaranteed else inbox.loose_ticks
+            if first.is_guaranteed and first.tick < ticks.get(pubend, 0):
+                for message in received:
+                    self.deliver(_NUMBER.pack(inbox.number), message, woken)
+                continue
+            ticks[pubend] = last.tick + 1
+            inbox.queue.extend(received)
+            inbox.size += size
+            woken[inbox.number] = inbox
+
     def block_if_full(self, inboxes: Mapping[int, Inbox]) -> None:
         """Notes which of these subscriptions are full, after messages came in."""
         for inbox in inboxes.values():
@@ -292,6 +314,10 @@ class Inboxes:
         assert {*self._blocking} == {inbox.number for inbox in self if inbox.blocking}
         for inbox in self:
             inbox.check_invariants()
+
+
+def _ascend(ticks: list[int]) -> bool:
+    return all(map(lt, ticks, ticks[1:]))
 
 
 def learn_names(known: dict[int, str], names: Iterable[tuple[int, str]]) -> None:

@@ -43,7 +43,7 @@ class Leaver:
                 if name is None:
                     raise ProtocolError(f"pubend number {frame.pubend} has no name")
                 self.received += len(frame.bodies)
-                for numbers, received in received_from(frame, name):
+                for numbers, received in zip(frame.numbers, received_from(frame, name), strict=True):
                     self._overlap.deliver_old(numbers, received, changes.inboxes)
             elif isinstance(frame, PubendNames):
                 self._pubends.update(frame.names)

@@ -7,12 +7,13 @@ on the present one, frames about all subscriptions, sent while these were gone, 
 
 from __future__ import annotations
 
-from penstock.protocol.frames import Hello, Horizons, Migrate, Refused, Subscribed, Welcome
+from penstock.protocol.frames import Deliver, Hello, Horizons, Migrate, Refused, Subscribed, Welcome
 from penstock.session.changes import Changes
 from penstock.session.inbox import Inbox
 from penstock.session.inboxes import Inboxes
 from penstock.session.newcomer import Newcomer
 from penstock.session.overlap import Overlap
+from penstock.session.received import received_from
 
 __all__ = ["Moves", "Subscribing"]
 
@@ -44,6 +45,16 @@ class Moves:
     def is_final(self) -> bool:
         """Whether the new connection has become the session's, and the overlap is not over."""
         return self.overlap is not None and self.newcomer is None
+
+    def deliver_all(self, frame: Deliver, pubend: str, woken: dict[int, Inbox]) -> None:
+        """Delivers all messages of a frame, at once if the same subscriptions want them and nothing must be merged."""
+        numbers = frame.numbers
+        received = received_from(frame, pubend)
+        if self.overlap is None and numbers and numbers.count(numbers[0]) == len(numbers):
+            self._inboxes.deliver_all(numbers[0], received, woken)
+            return
+        for each, message in zip(numbers, received, strict=True):
+            self.deliver(each, message, woken)
 
     def begin(self, order: Migrate, hello: Hello, present: Welcome) -> Newcomer:
         """Begins a move that the broker has ordered."""

@@ -157,7 +157,9 @@ class Newcomer:
                 continue
             elif isinstance(frame, Deliver):
                 self.received += len(frame.bodies)
-                for numbers, received in received_from(frame, self._pubend(frame.pubend)):
+                for numbers, received in zip(
+                    frame.numbers, received_from(frame, self._pubend(frame.pubend)), strict=True
+                ):
                     self._overlap.deliver_new(numbers, received, changes.inboxes)
             else:
                 self._on_frame(frame, changes)

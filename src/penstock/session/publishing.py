@@ -10,16 +10,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
-from penstock.model.body import encode_body
+from penstock.model.body import encode_message
+from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Publish, RefusedAck, Welcome
 
-__all__ = ["Failure", "Identifying", "PublishQueue", "recogniser"]
+__all__ = ["Failure", "Identifying", "PublishQueue", "check_pubend", "recogniser"]
+
+
+_PUBEND_CHARS_MAX: Final = 100
 
 
 class _Run:
@@ -83,6 +89,7 @@ class PublishQueue:
     >>> queue = PublishQueue(linger_ms=1, batch_bytes=1000)
     >>> queue.on_welcome(credit_bytes=100, now_ms=0)
     >>> queue.put(b"x" * 60, now_ms=5)
+    False
     >>> queue.has_room(60), queue.take(now_ms=5)
     (False, [])
     >>> [(frame.first, len(frame.bodies)) for frame in queue.take(now_ms=6)]
@@ -107,8 +114,9 @@ class PublishQueue:
         # The last sequence number that any broker has seen from us.
         self._sent = published
         self._wire_bytes = 0
-        self.window_bytes = 0
-        """How many bytes may be unacknowledged while the broker holds publishers back; 0 for all the credit."""
+        self._window_bytes = 0
+        self._room = 0
+        """How many bytes may be queued now; kept up to date, since every message asks. Below 0 if the window shrank."""
         self.queued_bytes = 0
         self.published = published
         """Sequence number of the newest message; also how many there were, unless another process began the count."""
@@ -129,25 +137,43 @@ class PublishQueue:
         first = self._wire[0] if self._wire else self._runs[0] if self._runs else None
         return self.published if first is None else first.first - 1
 
-    def has_room(self, size: int) -> bool:
-        """Whether a message of this size may be queued; one that is larger than the window goes alone."""
-        is_alone = not self.queued_bytes and self._window_is_empty()
-        return is_alone or size <= min(self._credit, self._window_left()) - self.queued_bytes
+    @property
+    def window_bytes(self) -> int:
+        """How many bytes may be unacknowledged while the broker holds publishers back; 0 for all the credit."""
+        return self._window_bytes
 
-    def put(self, body: bytes, pubend: str = "", *, now_ms: int) -> None:
-        """Queues a message."""
+    @window_bytes.setter
+    def window_bytes(self, window_bytes: int) -> None:
+        self._window_bytes = window_bytes
+        self._measure()
+
+    def has_room(self, size: int, *, beside: int = 0) -> bool:
+        """Whether a message of this size may be queued; one that is larger than the window goes alone.
+
+        ``beside`` are bytes that were given room before, and are not queued yet.
+        """
+        return size + beside <= self._room or (not self.queued_bytes and not beside and self._window_is_empty())
+
+    def put(self, body: bytes, pubend: str = "", *, now_ms: int, had_room: bool = False) -> bool:
+        """Queues a message; returns whether there is a batch to send.
+
+        One that had room may exceed a window that has shrunk since; it waits, as those queued before it do.
+        """
         size = len(body)
-        assert self.has_room(size), f"no room for {size} bytes"
+        assert size <= self._room or had_room or self.has_room(size), f"no room for {size} bytes"
         run = self._runs[-1] if self._runs else None
-        self.published += 1
         if run is None or run.was_sent or run.pubend != pubend or run.size + size > self._batch_bytes:
-            run = _Run(self.published, pubend, [], 0)
+            check_pubend(pubend)
+            run = _Run(self.published + 1, pubend, [], 0)
             self._runs.append(run)
+        self.published += 1
         run.bodies.append(body)
         run.size += size
         self.queued_bytes += size
+        self._room -= size
         if self._due_ms is None:
             self._due_ms = now_ms + self._linger_ms
+        return (now_ms >= self._due_ms or self.queued_bytes >= self._batch_bytes) and not self.is_stopped
 
     def hurry(self, *, now_ms: int) -> None:
         """Makes all waiting messages due now, and asks the broker to acknowledge them at once."""
@@ -182,6 +208,7 @@ class PublishQueue:
             self.queued_bytes -= run.size
             if not self._runs:
                 self._due_ms = None
+        self._measure()
         if self._asks and not self._runs and self._credit_full:
             # A frame without messages asks the broker to acknowledge what it has.
             frames.append(Publish(self._sent + 1, []))
@@ -199,9 +226,10 @@ class PublishQueue:
                 self.lost += len(run.bodies)
                 self._fail(run, "")
         self._wire.clear()
-        self._wire_bytes = self.window_bytes = 0
+        self._wire_bytes = self._window_bytes = 0
         self._runs = deque(kept)
         self.queued_bytes = sum(run.size for run in kept)
+        self._measure()
         if not kept:
             self._due_ms, self._asks = None, False
         elif kept[0].was_sent:
@@ -218,6 +246,7 @@ class PublishQueue:
             if not self._runs:
                 self._due_ms = None
         self._credit += credit_bytes
+        self._measure()
 
     def on_refused(self, first: int, reason: str, count: int = 1) -> None:
         """The broker refuses these messages; an acknowledgement will give the credit back."""
@@ -236,6 +265,7 @@ class PublishQueue:
             self.refused += len(refused.bodies)
             self._fail(refused, reason)
         self._wire = kept
+        self._measure()
         self.refusal = reason
         if self._stop_at_refusal:
             # The refusal is not confirmed either, so the broker takes nothing that is on the wire after it.
@@ -261,6 +291,7 @@ class PublishQueue:
         self._wire.clear()
         self._runs.clear()
         self._wire_bytes = self.queued_bytes = 0
+        self._measure()
         self._due_ms, self._asks = None, False
 
     def _fail(self, run: _Run, reason: str) -> None:
@@ -271,6 +302,11 @@ class PublishQueue:
         """The connection is gone; the next one decides what becomes of the messages that were on the wire."""
         self._credit = self._credit_full = 0
         self._confirms = 0
+        self._measure()
+
+    def _measure(self) -> None:
+        """Notes how much may be queued, after a change of the credit, the window, or what is outstanding."""
+        self._room = min(self._credit, self._window_left()) - self.queued_bytes
 
     def _take_run(self) -> _Run | None:
         """The first messages to one pubend for which there is credit: usually the whole run."""
@@ -308,18 +344,19 @@ class PublishQueue:
         return size <= min(self._credit, self._window_left()) or self._window_is_empty()
 
     def _window_left(self) -> int:
-        return self.window_bytes - self._wire_bytes if self.window_bytes else self._credit
+        return self._window_bytes - self._wire_bytes if self._window_bytes else self._credit
 
     def _window_is_empty(self) -> bool:
         if self._wire or not self._credit_full:
             return False
         # A window narrower than a message lets one go at a time, if there is credit for the window at all.
-        return self._credit >= self._credit_full or 0 < self.window_bytes <= self._credit
+        return self._credit >= self._credit_full or 0 < self._window_bytes <= self._credit
 
     def check_invariants(self) -> None:
         """Fails if the numbers do not add up."""
         outstanding = [*self._wire, *self._runs]
         assert self.queued_bytes == sum(run.size for run in self._runs)
+        assert self._room == min(self._credit, self._window_left()) - self.queued_bytes
         assert self._wire_bytes == sum(run.size for run in self._wire)
         assert all(run.size == sum(map(len, run.bodies)) and run.bodies for run in outstanding)
         assert all(run.was_sent == (run.last <= self._sent) for run in outstanding)
@@ -327,6 +364,12 @@ class PublishQueue:
         assert self.acknowledged + self.lost + _count(outstanding) <= self.published
         assert (self._due_ms is None) == (not self._runs)
         assert self.settled <= self.published
+
+
+def check_pubend(pubend: str) -> None:
+    """Refuses a name that no pubend can have, since it is too long."""
+    if len(pubend) > _PUBEND_CHARS_MAX:
+        raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
 
 
 def _count(runs: Iterable[_Run]) -> int:
@@ -356,18 +399,25 @@ def recogniser(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
 class Identifying:
     """Makes the identifiers of a client's messages; each broker gives the publisher number and the clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: AbstractContextManager[object]) -> None:
+        """Whoever calls ``stamp`` in another thread must hold the guard, a lock."""
+        self._guard = guard
         self._ids: MessageIdSource | None = None
         self._last: MessageId | None = None
 
     def on_welcome(self, welcome: Welcome, *, skew_ms: int) -> None:
         """A broker has given the client a number; its clock is ahead by the skew."""
-        after = self._last if self._last is not None and self._last.publisher == welcome.publisher else None
-        self._ids = MessageIdSource(welcome.publisher, welcome.broker_number, after=after)
-        self._ids.adjust(skew_ms)
+        with self._guard:
+            after = self._last if self._last is not None and self._last.publisher == welcome.publisher else None
+            self._ids = MessageIdSource(welcome.publisher, welcome.broker_number, after=after)
+            self._ids.adjust(skew_ms)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""
+        return self.stamp(encode_message(message), wall_ms=wall_ms)
+
+    def stamp(self, content: bytes, *, wall_ms: int) -> tuple[MessageId, bytes]:
+        """Puts a new identifier before the encoded rest of a message; returns it and the whole."""
         assert self._ids is not None, "no broker has given this client a number yet"
         message_id = self._last = self._ids.next(wall_ms)
-        return message_id, encode_body(message_id, message)
+        return message_id, message_id.to_bytes() + content

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
+
+import msgspec
 
 from penstock.model.body import MalformedBodyError, decode_attributes, decode_id
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
@@ -13,7 +15,9 @@ from penstock.protocol.frames import Deliver, is_guaranteed_number
 __all__ = ["BestEffortReceived", "Received", "received_from"]
 
 
-class Received:
+# A struct, since it is made without running any Python, and not tracked by the garbage collector: all it refers to are
+# plain values. Two messages are the same only if they are one object.
+class Received(msgspec.Struct, eq=False, gc=False):
     """A message that was delivered to a subscription.
 
     >>> from penstock.model import Message
@@ -24,20 +28,17 @@ class Received:
     ({'symbol': 'YHOO'}, b'18.2', 'quotes', 3000)
     """
 
-    __slots__ = ("_attributes", "_payload_start", "body", "pubend", "tick")
+    pubend: str
+    """Name of the pubend that it came from."""
+    tick: int
+    """Its tick in the pubend's stream."""
+    body: bytes
+    """The encoded message."""
+    _attributes: dict[str, AttributeValue] | None = None
+    _payload_start: int = 0
 
     is_guaranteed: ClassVar[bool] = True
     """Whether its tick is a position in the pubend's stream, so that a lower tick means an earlier message."""
-
-    def __init__(self, pubend: str, tick: int, body: bytes) -> None:
-        self.pubend = pubend
-        """Name of the pubend that it came from."""
-        self.tick = tick
-        """Its tick in the pubend's stream."""
-        self.body = body
-        """The encoded message."""
-        self._attributes: dict[str, AttributeValue] | None = None
-        self._payload_start = 0
 
     @property
     def attributes(self) -> dict[str, AttributeValue]:
@@ -85,19 +86,13 @@ class Received:
         return start
 
 
-class BestEffortReceived(Received):
+class BestEffortReceived(Received, eq=False, gc=False):
     """A message from a pubend that guaranteed nothing when it sent the message."""
 
-    __slots__ = ()
-
-    is_guaranteed = False
+    is_guaranteed: ClassVar[bool] = False
 
 
-def received_from(frame: Deliver, pubend: str) -> Iterator[tuple[bytes, Received]]:
-    """The messages of a delivery, each with the numbers of the subscriptions that want it.
-
-    The broker's number for the pubend tells whether they are guaranteed.
-    """
+def received_from(frame: Deliver, pubend: str) -> list[Received]:
+    """The messages of a delivery; the broker's number for the pubend tells whether they are guaranteed."""
     kind = Received if is_guaranteed_number(frame.pubend) else BestEffortReceived
-    for tick, numbers, body in zip(frame.ticks, frame.numbers, frame.bodies, strict=True):
-        yield numbers, kind(pubend, tick, body)
+    return list(map(partial(kind, pubend), frame.ticks, frame.bodies))

@@ -9,12 +9,12 @@ repeated at intervals, since they or their answers may get lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from msgspec import structs
 
-from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.protocol import frames as f
@@ -28,12 +28,10 @@ from penstock.session.moves import Moves, Subscribing
 from penstock.session.newcomer import SILENT_HEARTBEATS, Newcomer
 from penstock.session.positions import LostTicks
 from penstock.session.publishing import Identifying, PublishQueue, recogniser
-from penstock.session.received import received_from
 from penstock.session.settings import ClientSettings
 
 __all__ = ["Asked", "Resident"]
 
-_PUBEND_CHARS_MAX: Final = 100
 _REASON_CHARS_MAX: Final = 500
 _State: TypeAlias = Literal["down", "greeting", "up"]
 
@@ -42,7 +40,14 @@ class Resident:
     """The endpoint of a client's main connection, through one connection after another."""
 
     def __init__(
-        self, settings: ClientSettings, *, name: str, token: str = "", overlay: str = "", publisher: bytes = b""
+        self,
+        settings: ClientSettings,
+        *,
+        name: str,
+        token: str = "",
+        overlay: str = "",
+        publisher: bytes = b"",
+        guard: AbstractContextManager[object] | None = None,
     ) -> None:
         self._settings = settings
         who = (PROTOCOL_VERSION, "client", name, overlay)
@@ -54,7 +59,9 @@ class Resident:
         self.moves: Final = Moves(self._inboxes)
         self._subscribing = Subscribing(self._inboxes, self.moves)
         self._pubends: dict[int, str] = {}
-        self._identifying = Identifying()
+        self._identifying = Identifying(guard or nullcontext())
+        self.stamp = self._identifying.stamp
+        """Puts the identifier of a message to be published now before its encoded rest; returns it and the whole."""
         self._asked = Asked()
         self._flushed = 0
         self._heartbeat_ms = 0
@@ -65,6 +72,8 @@ class Resident:
             published=settings.published,
             stop_at_refusal=settings.stop_at_refusal,
         )
+        self.publish = self.publishing.put
+        """Queues a message, for which there must be or have been room; returns whether there is a batch to send."""
         self.welcome: Welcome | None = None
         """The welcome of the broker that was connected last."""
         self.received = 0
@@ -129,13 +138,6 @@ class Resident:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""
         return self._identifying.identify(message, wall_ms=wall_ms)
 
-    def publish(self, body: bytes, pubend: str, *, now_ms: int) -> bool:
-        """Queues a message, for which there must be room; returns whether there is a batch to send."""
-        if len(pubend) > _PUBEND_CHARS_MAX:
-            raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
-        self.publishing.put(body, pubend, now_ms=now_ms)
-        return self.publishing.is_due(now_ms)
-
     def hurry(self, *, now_ms: int) -> None:
         """Asks the broker to acknowledge everything published so far now, since somebody waits for it.
 
@@ -190,13 +192,9 @@ class Resident:
         self._heard_ms = now_ms
         changes = Changes()
         inboxes = changes.inboxes
-        deliver = self.moves.deliver
-        pubends = self._pubends
         for frame in frames:
             if type(frame) is Deliver:
-                name = pubends.get(frame.pubend) or self._pubend(frame.pubend)
-                for numbers, received in received_from(frame, name):
-                    deliver(numbers, received, inboxes)
+                self.moves.deliver_all(frame, self._pubend(frame.pubend), inboxes)
                 self.received += len(frame.bodies)
             elif self._state == "up":
                 self._on_frame(frame, changes)

@@ -9,6 +9,7 @@ the time of day. Nothing here reads a clock or draws random numbers by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from penstock.model.message import Message
@@ -42,16 +43,24 @@ class Session:
         chance: Chance,
         token: str = "",
         overlay: str = "",
+        guard: AbstractContextManager[object] | None = None,
     ) -> None:
-        """Makes a client of the brokers at these addresses; no other client may have the identity ``publisher``."""
+        """Makes a client of the brokers at these addresses; no other client may have the identity ``publisher``.
+
+        If other threads call ``stamp``, they hold the guard, a lock, and so does the session while a broker gives it
+        another number.
+        """
         self._settings = settings
-        self._resident = Resident(settings, name=name, token=token, overlay=overlay, publisher=publisher)
+        self._resident = Resident(settings, name=name, token=token, overlay=overlay, publisher=publisher, guard=guard)
         self._lines = Lines(settings)
         self._connecting = Connecting(self._resident, self._lines, addresses, settings, chance)
         self._moving = Moving(self._resident, self._connecting, self._lines, settings)
         self._is_closed = self._has_told_end = False
         self.publishing: Final[PublishQueue] = self._resident.publishing
         self.become = self._resident.become
+        # Without a layer in between: these are called for every message.
+        self.stamp = self._resident.stamp
+        self.publish = self._resident.publish
 
     # State.
 
@@ -123,10 +132,6 @@ class Session:
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""
         return self._resident.identify(message, wall_ms=wall_ms)
-
-    def publish(self, body: bytes, pubend: str, *, now_ms: int) -> bool:
-        """Queues a message, for which there must be room; returns whether there is a batch to send."""
-        return self._resident.publish(body, pubend, now_ms=now_ms)
 
     def hurry(self, *, now_ms: int) -> None:
         """Asks the broker to acknowledge everything published so far now, since somebody waits for it."""
