@@ -169,11 +169,9 @@ class Subscribers:
         depends = later is not None or members is not None or self._sampler is not None or system
         runs: list[_Run] = []
         start = 0
-        last = attributes[0]
-        targets = self._targets(ticks[0], last, len(bodies[0]), system=system, later=later, members=members)
+        last: Attributes | None = None
+        targets: Targets = ()
         for place, each in enumerate(attributes):
-            if not place:
-                continue
             if each is last and not depends:
                 self.matched += 1
                 continue
