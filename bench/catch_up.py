@@ -1,8 +1,8 @@
 """Measures durable subscribers of a live broker: catching up from the log, idle ones, and a start with a large log.
 
-One subscriber returns a million messages behind, with a selector that one message in ten passes, while another one is
-served live at a steady rate: how fast the first catches up, and how that affects the second. The broker is a real
-process on a processor of its own.
+One subscriber, and then ten, return a million messages behind, each with a selector that one message in ten passes,
+while another one is served live at a steady rate: how fast they catch up, and how that affects the one served live. The
+broker is a real process on a processor of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -36,6 +37,7 @@ _BATCH: Final = 64
 _LIVE_RATE: Final = 1_000.0
 _UNREAD_RATE: Final = 5_000.0
 _RATE_TARGET: Final = 200_000.0
+_LIVE_P99_TARGET_MS: Final = 10.0
 _IDLE_TARGET_BYTES: Final = 2_048.0
 _START_TARGET_S: Final = 5.0
 
@@ -53,55 +55,98 @@ def run(reporter: Reporter, *, seed: int = 0, quick: bool = False) -> Iterator[R
 
 def _catching_up(reporter: Reporter, seed: int, *, behind: int) -> Report:
     report = Report(
-        f"a durable subscriber {behind:,} messages behind, one in ten passes its selector (targets)",
-        ("", "messages/s", "live p50 ms", "live p99 ms"),
+        f"durable subscribers {behind:,} messages behind, each wants one in ten, "
+        f"beside live traffic of {_LIVE_RATE:,.0f} messages/s (targets)",
+        ("who catches up", "messages/s", "live/s", "live p50 ms", "live p99 ms", "live max ms"),
     )
     load = Load(_tenths(seed))
+    expected = expected_of(load, [["TRUE"]])
     with DemoOverlay(_PLAN) as overlay, live.apart_from(overlay.pid("b1")):
-        with Driver(overlay.port("b1"), selectors=[], publishers=1) as filling:
+        port = overlay.port("b1")
+        with Driver(port, selectors=[], publishers=1) as filling:
             reporter.stage(f"catch-up: publishing {behind:,} messages")
             while filling.sent < behind:
                 filling.pour(load, seconds=0.5, batch=_BATCH)
             published = filling.sent
-        reporter.stage("catch-up: live alone")
-        expected = expected_of(load, [["TRUE"]])
-        with Driver(overlay.port("b1"), selectors=[["TRUE"]], publishers=1) as driver:
+        reporter.stage("catch-up: one, without live traffic")
+        idle = _Followers(port, 1, name="idle", published=published)
+        idle.wait()
+        report.rows.append(("one, no live traffic", idle.per_s, None, None, None, None))
+        report.figures["catch_up_idle_per_s"] = idle.per_s
+        with Driver(port, selectors=[["TRUE"]], publishers=1) as driver:
+            reporter.stage("catch-up: live alone")
             alone = driver.note_latencies()
             driver.pace(load, expected, seconds=3.0, rate=_LIVE_RATE, pause_s=0.001)
-            reporter.stage("catch-up: live beside the one that catches up")
-            beside = driver.note_latencies()
-            follower = _Follower(overlay.port("b1"), wanted=(published + driver.sent) // 10)
-            rate = driver.pace_beside(load, expected, follower.step, rate=_LIVE_RATE)
-            follower.socket.close()
-    caught_up = published / follower.taken_s
-    report.rows.append(("catching up", f"{caught_up:,.0f} ({_RATE_TARGET:,.0f})", None, None))
-    for name, latencies_ns, per_s in (("live, alone", alone, _LIVE_RATE), ("live, beside it", beside, rate)):
-        p50, p99 = np.percentile(np.array(latencies_ns, dtype=np.float64) / 1e6, (50, 99))
-        report.rows.append((name, per_s, float(p50), float(p99)))
-    report.figures |= {"catch_up_per_s": caught_up, "live_rate_beside": rate / _LIVE_RATE}
+            _add_live(report, "nobody", "alone", None, _LIVE_RATE, alone)
+            for count, name in ((1, "one"), (10, "ten")):
+                reporter.stage(f"catch-up: live beside {name}")
+                followers = _Followers(port, count, name=name, published=published + driver.sent)
+                beside = driver.note_latencies()
+                live_per_s = driver.pace_beside(load, expected, followers.step, rate=_LIVE_RATE)
+                followers.close()
+                _add_live(report, name, f"beside_{name}", followers.per_s, live_per_s, beside)
+    report.figures["catch_up_per_s"] = report.figures["catch_up_beside_one_per_s"]
+    report.figures["live_rate_beside"] = report.figures["live_beside_one_per_s"] / _LIVE_RATE
     return report
 
 
-class _Follower(Receiver):
-    """A durable subscriber that begins with the oldest message in the log."""
+def _add_live(
+    report: Report, who: str, key: str, caught_up_per_s: float | None, live_per_s: float, latencies_ns: list[int]
+) -> None:
+    """Add the latencies of live traffic, and how fast others caught up beside it."""
+    p50, p99, largest = np.percentile(np.array(latencies_ns, dtype=np.float64) / 1e6, (50, 99, 100))
+    rate = f"{caught_up_per_s:,.0f} ({_RATE_TARGET:,.0f})" if caught_up_per_s is not None else None
+    latency = f"{p99:.1f} ({_LIVE_P99_TARGET_MS:.0f})"
+    report.rows.append((who, rate, live_per_s, float(p50), latency, float(largest)))
+    report.figures |= {f"live_{key}_per_s": live_per_s, f"live_{key}_p99_ms": float(p99)}
+    if caught_up_per_s is not None:
+        report.figures[f"catch_up_{key}_per_s"] = caught_up_per_s
 
-    def __init__(self, port: int, *, wanted: int) -> None:
-        super().__init__(port, "follower", ["tenth = 0"], options={"durable": "follower", "otherwise": 0})
-        self._wanted, self._received = wanted, 0
+
+class _Followers:
+    """Durable subscribers that begin with the oldest message in the log, each with a connection of its own."""
+
+    def __init__(self, port: int, count: int, *, name: str, published: int) -> None:
+        # Not all of it: what is published meanwhile must not count as caught up.
+        self._read = published * 99 // 100
         self._began_s = time.perf_counter()
+        self._receivers: list[Receiver] = []
+        for place in range(count):
+            options = {"durable": f"{name}-{place}", "otherwise": 0}
+            self._receivers.append(Receiver(port, f"{name}-{place}", [f"tenth = {place}"], options=options))
+        self._left = dict.fromkeys(range(count), self._read // 10)
         self._buffer = bytearray(4 << 20)
         self._view = memoryview(self._buffer)
-        self.taken_s = 0.0
+        self._taken_s = 0.0
+
+    @property
+    def per_s(self) -> float:
+        """Messages of the log per second, until the last of them had read what it wants of them."""
+        return self._read / self._taken_s
 
     def step(self) -> bool:
         """Read what has arrived; return whether that is everything."""
-        try:
-            self._received += self.scan(self._buffer, self._view, None)
-        except BlockingIOError:
-            return False
-        if self._received >= self._wanted and not self.taken_s:
-            self.taken_s = time.perf_counter() - self._began_s
-        return bool(self.taken_s)
+        for place, receiver in enumerate(self._receivers):
+            with suppress(BlockingIOError):
+                received = receiver.scan(self._buffer, self._view, None)
+                if place in self._left:
+                    self._left[place] -= received
+                    if self._left[place] <= 0:
+                        del self._left[place]
+        if not self._left and not self._taken_s:
+            self._taken_s = time.perf_counter() - self._began_s
+        return bool(self._taken_s)
+
+    def wait(self) -> None:
+        """Read everything, and disconnect."""
+        while not self.step():
+            time.sleep(0.0005)
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        for receiver in self._receivers:
+            receiver.socket.close()
 
 
 # --- a subscriber that does not read

@@ -23,9 +23,10 @@ from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Refusal, Settled, 
 from penstock.broker.peers import Peer
 from penstock.broker.pubend.finality import Finality
 from penstock.broker.pubend.log import PubendLog
-from penstock.broker.pubend.reader import LogReader
+from penstock.broker.pubend.reader import Found, LogReader
 from penstock.broker.pubend.register import MaySee, Register
 from penstock.broker.rooms import Rooms
+from penstock.broker.share import DELIVERY_EFFORT, MATCH_EFFORT, MESSAGE_EFFORT, SHARE_EFFORT_MAX
 from penstock.broker.stream_desk import StreamDesk, StreamFrame
 from penstock.broker.transit.carrier import SELF, Carrier
 from penstock.model.ports import Rng
@@ -41,6 +42,8 @@ _DURABLES_SHOWN: Final = 100
 _HOSTS_PER_FRAME: Final = 1_000
 _FRAME_BYTES: Final = 64 * 1024
 """Most data in one knowledge message; more is split."""
+_AT_ONCE_MS: Final = 0
+"""A deadline that has always passed."""
 
 
 @dataclass(slots=True)
@@ -78,6 +81,7 @@ class Guaranteed:
         }
         self._commits = Commits()
         self._reader = LogReader()
+        self._share = rooms.share
         self._report_ms: int | None = None
         self._due = Due(self.next_deadline)
         self._started_ms = 0
@@ -167,31 +171,48 @@ class Guaranteed:
         *,
         now_ms: int,
     ) -> None:
-        """A read of a log has ended: sends the answer to those who asked."""
+        """A read of a log has ended: sends the answer to those who asked, now or in later turns."""
         self._reader.bound(self._filters.effort)
-        read = self._reader.on_read(number, last if damaged is None else max(last, damaged.last))
-        if read is None:
-            return
-        # What was trimmed while the read was under way must not look like silence.
-        log = self._logs[read.pubend]
-        first, last = max(read.first, log.trimmed_below), min(last, log.promised)
-        if first > read.first:
-            self._lose(read.pubend, read.first, first - 1, now_ms)
+        self._reader.on_read(number, messages, last, damaged)
+        self._tell_found(now_ms)
+
+    def _tell_found(self, now_ms: int) -> None:
+        """Tells those who asked what reads have found, as far as this turn's share goes."""
+        while self._reader.has_found and not self._share.is_spent:
+            self._tell_part(self._reader.take(self._part_messages_max), now_ms)
+        if self._reader.has_found:
+            # Continues at once, but lets others have a turn in between.
+            self._due.by(_AT_ONCE_MS)
+
+    @property
+    def _part_messages_max(self) -> int:
+        """How many old messages a turn's share allows to answer a neighbour with."""
+        looking = MESSAGE_EFFORT + MATCH_EFFORT + self._filters.effort
+        return max(1, SHARE_EFFORT_MAX // (looking + DELIVERY_EFFORT))
+
+    def _tell_part(self, found: Found, now_ms: int) -> None:
+        self._share.spend(1 + len(found.messages))
+        # What was trimmed since the read began must not look like silence.
+        log = self._logs[found.pubend]
+        first, last = max(found.first, log.trimmed_below), min(found.last, log.promised)
+        if first > found.first:
+            self._lose(found.pubend, found.first, first - 1, now_ms)
         if last >= first:
-            kept = [each for each in messages if each[0] >= first]
+            kept = [each for each in found.messages if each[0] >= first]
             ticks, bodies = [tick for tick, _ in kept], [body for _, body in kept]
-            answer = Knowledge(read.pubend, first, last, ticks, bodies, kind=KnowledgeKind.ANSWER)
+            answer = Knowledge(found.pubend, first, last, ticks, bodies, kind=KnowledgeKind.ANSWER)
             self._tell(answer, now_ms)
+        damaged = found.damaged
         if damaged is not None and damaged.last >= log.trimmed_below:
             self._damaged += 1
-            self._connections.record("damaged-record", pubend=read.pubend, first=damaged.first, last=damaged.last)
-            self._lose(read.pubend, max(read.first, damaged.first), damaged.last, now_ms)
+            self._connections.record("damaged-record", pubend=found.pubend, first=damaged.first, last=damaged.last)
+            self._lose(found.pubend, max(found.first, damaged.first), damaged.last, now_ms)
 
     # --- time
 
     def next_deadline(self) -> int | None:
-        """When positions are to be reported; the parts know all other deadlines."""
-        return self._report_ms
+        """When positions are to be reported, or log reads to be worked off; the parts know all other deadlines."""
+        return _AT_ONCE_MS if self._reader.has_found else self._report_ms
 
     def dues(self) -> list[Due]:
         """The deadlines of all parts that take part in guaranteed delivery."""
@@ -200,6 +221,7 @@ class Guaranteed:
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Does what is due: silence, leases, questions, reports."""
+        self._share.begin()
         for log in self._logs.values():
             if now_ms >= log.next_deadline():
                 renewal = None if self.full else log.renewal(now_ms=now_ms)
@@ -211,6 +233,7 @@ class Guaranteed:
         self.carrier.on_deadline(now_ms=now_ms)
         for pubend in self.edges.to_wake(now_ms=now_ms):
             self._carry_out([self.edges.wake(pubend, now_ms=now_ms)], now_ms)
+        self._tell_found(now_ms)
         self.edges.rest(now_ms=now_ms)
         self._carry_out(self._streams.on_deadline(now_ms=now_ms), now_ms)
         if self._report_ms is not None and now_ms >= self._report_ms:
@@ -442,6 +465,7 @@ class Guaranteed:
         """Fails if a part is not sound."""
         self.carrier.check_invariants()
         self.edges.check_invariants()
+        self._reader.check_invariants()
         for log in self._logs.values():
             log.check_invariants()
 
@@ -495,6 +519,8 @@ class Guaranteed:
         answers: list[Knowledge] = []
         for nack in self.edges.questions(doubt.pubend, now_ms=now_ms):
             known, gaps = self.carrier.on_nack(SELF, nack, now_ms=now_ms)
+            if nack.pubend in self._logs:
+                known, gaps = _in_order(nack.ranges, known, gaps, messages_max=self._part_messages_max)
             answers += known
             for gap in gaps:
                 answers += self._look_up(nack, SELF, gap, now_ms)
@@ -520,3 +546,29 @@ class Guaranteed:
             for part in self.carrier.asked(nack.pubend, child, wanted, now_ms=now_ms):
                 self._reader.want(nack.pubend, part.first, part.last)
         return lost
+
+
+def _in_order(
+    ranges: Sequence[tuple[int, int]], known: Sequence[Knowledge], gaps: Sequence[TickRange], *, messages_max: int
+) -> tuple[list[Knowledge], list[TickRange]]:
+    """Divides ranges between the cache and the log: the cache counts up to the first gap, or so many messages.
+
+    The rest is read from the log in its turn, though the cache may know it. What lies beyond a gap a stream would have
+    to keep until the gap is closed; and the cache would answer with all it has at once, more than a turn may take.
+    """
+    taken: list[Knowledge] = []
+    reading: list[TickRange] = []
+    for first, last in ranges:
+        start = min([gap.first for gap in gaps if first <= gap.first <= last], default=last + 1)
+        room = messages_max
+        for each in known:
+            if not first <= each.first < start:
+                continue
+            part = each if len(each.ticks) <= room else each.within(each.first, each.ticks[room - 1])
+            taken.append(part)
+            room -= len(part.ticks)
+            if not room:
+                start = min(start, part.last + 1)
+        if start <= last:
+            reading.append(TickRange._make((start, last)))
+    return taken, reading

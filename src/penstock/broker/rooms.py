@@ -12,6 +12,7 @@ from penstock.broker.neighbours.filters import Filters
 from penstock.broker.neighbours.topology import Topology
 from penstock.broker.pubends import Pubends
 from penstock.broker.settings import BrokerSettings, SettingsInForce
+from penstock.broker.share import Share
 from penstock.broker.transit.routing import Router
 
 __all__ = ["Rooms"]
@@ -31,6 +32,7 @@ class Rooms:
         self.settings = in_force = SettingsInForce.of(settings)
         self.connections = Connections(in_force)
         self.accounts = Accounts(in_force)
+        self.share = Share()
         self.topology = Topology(
             settings.name,
             incarnation=incarnation,

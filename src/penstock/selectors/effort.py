@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.selectors import ast
 
-__all__ = ["TURN_EFFORT_MAX", "effort_of", "effort_with"]
+__all__ = ["TURN_EFFORT_MAX", "effort_of", "effort_of_bytes", "effort_with"]
 
 TURN_EFFORT_MAX: Final = 100_000
 """The most effort in one go, some tens of milliseconds; the rest has to wait while others get their turn."""
@@ -35,9 +35,14 @@ def effort_of(condition: ast.Condition) -> int:
             return 1
 
 
+def effort_of_bytes(effort: int, size_bytes: int) -> int:
+    """What the size of messages adds to the effort of one or several conditions on each of them."""
+    return effort * (size_bytes // _BYTES_PER_STEP)
+
+
 def effort_with(effort: int, body: bytes) -> int:
     """The effort of one or several conditions on one message."""
-    return effort * (1 + len(body) // _BYTES_PER_STEP)
+    return effort + effort_of_bytes(effort, len(body))
 
 
 def _operations(term: ast.Term) -> int:

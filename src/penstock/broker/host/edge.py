@@ -100,13 +100,26 @@ class CatchUp:
     meets_at: int
     """The tick from which on the shared stream has what the members want."""
     ready: deque[tuple[int, bytes]] = field(default_factory=deque)
-    """Messages that can be delivered as soon as members have read what they were sent before."""
+    """Messages that can be delivered as soon as members have read what they were sent before, and it is their turn."""
+    ready_bytes: int = 0
     is_paused: bool = False
     """Whether nothing is requested, as some member does not read."""
     tests: tuple[Evaluation, ...] = ()
     """The members' compiled selectors, if they are few: nobody wants most of an old log, and the index is slower."""
     effort: int = 1
     """The effort of all tests together, on a small message."""
+    message_effort: int = 0
+    """The effort that a message took lately, with its deliveries; 0 before the first."""
+
+    def note_effort(self, effort: int, messages: int) -> None:
+        """Notes what some messages took; the estimate rises at once, and falls gradually."""
+        mean = effort // messages
+        self.message_effort = max(mean, (self.message_effort + mean) // 2, 1)
+
+    def add_ready(self, ticks: list[int], bodies: list[bytes]) -> None:
+        """Adds messages that the stream has in order."""
+        self.ready.extend(zip(ticks, bodies, strict=True))
+        self.ready_bytes += sum(map(len, bodies))
 
     @property
     def position(self) -> int:
@@ -296,6 +309,7 @@ class Edge:
         for catch_up in self.catch_ups:
             catch_up.stream.check_invariants()
             assert catch_up.members
+            assert catch_up.ready_bytes == sum(len(body) for _, body in catch_up.ready)
             assert all(self.later.get(key) == NEVER for key in catch_up.members)
         assert all(self.later.get(key) == NEVER for key in (*self.awaiting, *self.gathering))
         assert len(self.catch_ups) <= self._settings.catch_ups_max

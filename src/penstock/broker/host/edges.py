@@ -16,6 +16,7 @@ from penstock.broker.due import Due
 from penstock.broker.host.edge import CatchUp, Edge, HostSubscription
 from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Wish
 from penstock.broker.rooms import Rooms
+from penstock.broker.share import DELIVERY_EFFORT, MATCH_EFFORT, MESSAGE_EFFORT
 from penstock.congestion.sdcc import NackGroup
 from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng
@@ -24,12 +25,14 @@ from penstock.model.values import AttributeValue
 from penstock.protocol.control import NAMES_MAX
 from penstock.protocol.frames import Deliver, KnowledgeKind, Lost, Nack
 from penstock.protocol.stream_frames import NACK_RANGES_MAX
-from penstock.selectors.effort import TURN_EFFORT_MAX, effort_with
+from penstock.selectors.effort import effort_of_bytes
 from penstock.streams.knowledge import COMPLETE, Knowledge
 
-__all__ = ["Edges"]
+__all__ = ["SURPRISE_MAX", "Edges"]
 
 _CHUNK_BYTES_MAX: Final = 64 * 1024
+SURPRISE_MAX: Final = 4
+"""How many times its share a catch-up may take if its members want far more messages than they did before."""
 _PENDING_MAX: Final = 100_000
 """Most messages that are counted as pending for one durable subscription and pubend."""
 _PAUSE_MS: Final = 100
@@ -49,6 +52,7 @@ class Edges:
         self._subscribers = rooms.subscribers
         self._connections = rooms.connections
         self._router = rooms.router
+        self._share = rooms.share
         self.edges: dict[str, Edge] = {}
         self.subscriptions: dict[int, HostSubscription] = {}
         self.durables: dict[tuple[int, int], HostSubscription] = {}
@@ -185,34 +189,51 @@ class Edges:
 
     def _hear_behind(self, edge: Edge, knowledge: Knowledge, version: int) -> None:
         for catch_up in edge.catch_ups:
+            if knowledge.bodies and catch_up.ready_bytes > self._settings.receive_window_bytes:
+                # Its members do not read, or there is no time for them: the messages are requested again.
+                catch_up.stream.heard = max(catch_up.stream.heard, knowledge.last)
+                continue
             catch_up.stream.learn(knowledge, version)
-            ticks, bodies = catch_up.stream.take()
-            catch_up.ready.extend(zip(ticks, bodies, strict=True))
+            catch_up.add_ready(*catch_up.stream.take())
         self._serve(edge)
 
     def _serve(self, edge: Edge) -> None:
         """Delivers what catch-ups have, as fast as their members read; ends those that have met the shared stream."""
-        effort_left = TURN_EFFORT_MAX
+        share = self._share
         for catch_up in edge.catch_ups:
-            ready = catch_up.ready
-            while ready and effort_left > 0 and self._has_room(catch_up):
-                ticks = []
-                bodies = []
-                room = self._chunk_bytes
-                while ready and room > 0 and effort_left > 0:
-                    tick, body = ready.popleft()
-                    ticks.append(tick)
-                    bodies.append(body)
-                    room -= len(body)
-                    effort_left -= effort_with(catch_up.effort, body)
+            while catch_up.ready and not share.is_spent and self._has_room(catch_up):
+                effort_before = share.effort_left
+                ticks, bodies = self._next_chunk(catch_up)
                 self._deliver_behind(edge, catch_up, ticks, bodies)
-        if effort_left <= 0:
+                catch_up.note_effort(effort_before - share.effort_left, len(ticks))
+        if share.is_spent and any(each.ready for each in edge.catch_ups):
             # Continues at once, but lets others have a turn in between.
             self._is_spent = True
             self._paused_ms = 0
             self.due.by(0)
         for catch_up in list(edge.catch_ups):
             self.counts["catch_ups_met"] += edge.join(catch_up)
+
+    def _next_chunk(self, catch_up: CatchUp) -> tuple[list[int], list[bytes]]:
+        """Takes the next messages of a catch-up: as many as the share allows, by the effort of those before."""
+        share = self._share
+        looking = MESSAGE_EFFORT + catch_up.effort
+        delivering = MATCH_EFFORT + self._filters.effort + DELIVERY_EFFORT * len(catch_up.members)
+        # Mostly few members want a message. If suddenly all do, a slice is a few times as long, but no more.
+        most = looking + delivering
+        likely = max(catch_up.message_effort, most // SURPRISE_MAX) if catch_up.message_effort else most
+        count = max(1, share.effort_left // likely)
+        ticks: list[int] = []
+        bodies: list[bytes] = []
+        size = 0
+        while catch_up.ready and len(ticks) < count and size < self._chunk_bytes:
+            tick, body = catch_up.ready.popleft()
+            ticks.append(tick)
+            bodies.append(body)
+            size += len(body)
+        catch_up.ready_bytes -= size
+        share.spend(looking * len(ticks) + effort_of_bytes(catch_up.effort, size))
+        return ticks, bodies
 
     def _deliver_behind(self, edge: Edge, catch_up: CatchUp, ticks: list[int], bodies: list[bytes]) -> None:
         attributes = [decode_attributes(body) for body in bodies]
@@ -223,7 +244,9 @@ class Edges:
                 self.counts["edge_deliveries"] += len(ticks) - len(chosen)
                 ticks, bodies = [ticks[place] for place in chosen], [bodies[place] for place in chosen]
                 attributes = [attributes[place] for place in chosen]
-        self._deliver(edge, ticks, bodies, attributes, catch_up)
+        deliveries = self._deliver(edge, ticks, bodies, attributes, catch_up)
+        matching = MATCH_EFFORT + self._filters.effort
+        self._share.spend(matching * len(ticks) + DELIVERY_EFFORT * deliveries)
 
     def _version_of(self, knowledge: Knowledge) -> int:
         """The version of this host's filter that narrowed the knowledge."""
@@ -265,16 +288,20 @@ class Edges:
         bodies: Sequence[bytes],
         attributes: Sequence[dict[str, AttributeValue]],
         catch_up: CatchUp | None,
-    ) -> None:
+    ) -> int:
+        """Delivers messages to those who want them; returns the number of messages for all connections together."""
         later = edge.later or None
         members = None if catch_up is None else catch_up.members
+        deliveries = 0
         for frame, connections in self._subscribers.deliveries(
             edge.number, ticks, bodies, attributes, later=later, members=members
         ):
             self._router.deliver(frame, connections)
+            deliveries += len(frame.ticks) * len(connections)
             if self.durables:
                 self._note_pending(edge.pubend, frame, connections)
         self.counts["edge_deliveries"] += len(ticks)
+        return deliveries
 
     def _note_pending(self, pubend: str, frame: Deliver, connections: Sequence[int]) -> None:
         durables = self.durables
@@ -360,7 +387,7 @@ class Edges:
         """Sets when to check paused catch-ups again, after all that were due have been woken."""
         # Only for a new pause: otherwise frequent wake-ups would postpone it for ever.
         if self._paused_ms == 0:
-            self._paused_ms = now_ms + (1 if self._is_spent else _PAUSE_MS)
+            self._paused_ms = now_ms if self._is_spent else now_ms + _PAUSE_MS
             self.due.by(self._paused_ms)
             self._is_spent = False
 

@@ -15,6 +15,7 @@ from typing import Final
 from penstock.broker.due import Due
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.rooms import Rooms
+from penstock.broker.share import DELIVERY_EFFORT, MATCH_EFFORT, MESSAGE_EFFORT
 from penstock.broker.transit.lanes import NOBODY, Lane, heard_versions
 from penstock.matching.index import LINKS_MAX
 from penstock.model.tick import TickRange
@@ -55,6 +56,7 @@ class Carrier:
         self._router = rooms.router
         self._connections = rooms.connections
         self._tracker = rooms.tracker
+        self._share = rooms.share
         self._children: dict[str, list[_Child]] = {}
         self._stamp = (-1, -1, -1)
         self._lanes: dict[int, dict[str, Lane]] = {}
@@ -136,6 +138,8 @@ class Carrier:
         mask, in_force = self._filters.interested(behind)
         wanted = map(self._filters.hosts_wanting, knowledge.attributes)
         chosen = [place for place, hosts in enumerate(wanted) if hosts & mask]
+        looking = MESSAGE_EFFORT + MATCH_EFFORT + self._filters.effort
+        self._share.spend(looking * len(knowledge.ticks) + DELIVERY_EFFORT * len(chosen))
         versions = _oldest(knowledge.versions, in_force)
         kind = KnowledgeKind.LOST if knowledge.kind is KnowledgeKind.LOST else KnowledgeKind.ANSWER
         lane = self._lane(peer, knowledge.pubend)

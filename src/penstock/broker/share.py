@@ -1,0 +1,47 @@
+"""The share of a turn that recovery gets: how much a broker reads back, matches and delivers before others go on.
+
+A subscriber that was away may be millions of messages behind. A broker works on that for a slice of a turn. If there is
+more to do, it is due again at once: a broker with nothing else to do catches up without a pause, and live traffic waits
+for one slice at most. Work is measured by its effort, not by the clock, so that a simulated broker cuts it in the same
+places.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["DELIVERY_EFFORT", "MATCH_EFFORT", "MESSAGE_EFFORT", "SHARE_EFFORT_MAX", "Share"]
+
+SHARE_EFFORT_MAX: Final = 5_000
+"""The effort of one slice, in the unit of ``selectors.effort``: about two milliseconds."""
+MESSAGE_EFFORT: Final = 6
+"""The effort of taking an old message in hand and decoding it, besides that of the conditions it is tested by."""
+MATCH_EFFORT: Final = 6
+"""The effort of looking up who wants a message, besides that of the conditions that no index answers."""
+DELIVERY_EFFORT: Final = 4
+"""The effort of queueing a message for one connection."""
+
+
+class Share:
+    """What is left of the present slice."""
+
+    def __init__(self, effort_max: int = SHARE_EFFORT_MAX) -> None:
+        assert effort_max > 0
+        self._effort_max = effort_max
+        self.effort_left = effort_max
+        """Negative if the last piece of work took more than was left."""
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the rest has to wait for the next slice."""
+        # The last bit is not worth a piece of work of its own.
+        return self.effort_left < self._effort_max // 8
+
+    def begin(self) -> None:
+        """Begins the next slice; to be called only after others had the chance of a turn."""
+        self.effort_left = self._effort_max
+
+    def spend(self, effort: int) -> None:
+        """Takes work from the slice that was done."""
+        assert effort >= 0
+        self.effort_left -= effort
