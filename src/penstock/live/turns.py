@@ -119,6 +119,7 @@ class Turns:
         self._behind: dict[int, Worker] = {}
         self._behind_all: dict[int, Worker] = {}
         """Waiting workers that have used so much time lately that the others go first."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Handle | None = None
         self._spent_s = 0.0
         self.now_s = 0.0
@@ -168,7 +169,10 @@ class Turns:
     def end_later(self) -> None:
         """Schedule the end of this turn."""
         if self._ending is None:
-            self._ending = asyncio.get_running_loop().call_soon(self.end)
+            if self._loop is None:
+                # Kept: to ask for it costs a system call.
+                self._loop = asyncio.get_running_loop()
+            self._ending = self._loop.call_soon(self.end)
 
     def end(self) -> None:
         """Settle and flush, begin the next turn, and let the waiting workers work in it."""

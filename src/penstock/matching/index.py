@@ -42,11 +42,15 @@ class Matches:
 
     def ids(self) -> Ids:
         """The numbers of all matching subscriptions, each once, in no particular order; a read-only copy."""
+        return np.frombuffer(self.packed(), np.uint32)
+
+    def packed(self) -> bytes:
+        """The same numbers as bytes, four each in the order of this machine."""
         slices = self.slices
         if self.repeated:
             slices = [*slices, np.unique(np.concatenate(self.repeated))]
         # Half the price of np.concatenate for the few short slices of a typical message.
-        return np.frombuffer(b"".join(slices), np.uint32)  # type: ignore[arg-type] # arrays are buffers
+        return b"".join(slices)  # type: ignore[arg-type] # arrays are buffers
 
     def count(self) -> int:
         """How many subscriptions match."""

@@ -8,6 +8,7 @@ the same receivers as one frame, encoded once for all clients whose numbers agre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from sys import byteorder
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -39,6 +40,7 @@ _KNOWN_BYTES_MAX: Final = 16 * 1024 * 1024
 _BULK: Final = 96
 """From this many matches on, arrays gather them faster than a dictionary does."""
 _TIMED_EVERY: Final = 16
+_ID_BYTES: Final = 4
 _NOBODY: Final = np.zeros(0, np.uint32)
 _GONE: Final = -(2**62)
 """The connection of subscriptions whose client has left; far below the negative numbers of mechanisms."""
@@ -203,6 +205,8 @@ class Subscribers:
             self._sampler(attributes, found.ids() if found else _NOBODY, size)
         if not found:
             return ()
+        if members is None and later is None and not self._gone:
+            return self._targets_of(found.packed())
         ids = found.ids()
         if members is not None:
             ids = np.array([key for key in ids.tolist() if key in members and members[key] <= tick], ids.dtype)
@@ -210,22 +214,23 @@ class Subscribers:
             ids = np.array([key for key in ids.tolist() if key not in later or later[key] <= tick], ids.dtype)
         if self._gone:
             ids = ids[self._connection_of[ids] != _GONE]
-        if len(ids) == 1:
-            return self._alone[int(ids[0])]
-        if not len(ids):
-            return ()
-        place = ids.tobytes()
-        targets = self._known.get(place)
+        return self._targets_of(ids.tobytes())
+
+    def _targets_of(self, ids: bytes) -> Targets:
+        """Who gets the messages that these subscriptions want, given as four bytes each."""
+        if len(ids) == _ID_BYTES:
+            return self._alone[int.from_bytes(ids, byteorder)]
+        targets = self._known.get(ids)
         if targets is None:
-            targets = self._remember(place, self._grouped(ids))
+            targets = self._remember(ids, self._grouped(np.frombuffer(ids, np.uint32)))
         return targets
 
-    def _remember(self, place: bytes, targets: Targets) -> Targets:
+    def _remember(self, ids: bytes, targets: Targets) -> Targets:
         """Keeps who gets the messages that these subscriptions want, until any subscription ends."""
-        self._known_bytes += 2 * len(place) + 128 * len(targets)
+        self._known_bytes += 2 * len(ids) + 128 * len(targets)
         if self._known_bytes > _KNOWN_BYTES_MAX:
             self._known, self._known_bytes = {}, 0
-        self._known[place] = targets
+        self._known[ids] = targets
         return targets
 
     def _grouped(self, ids: Ids) -> Targets:
