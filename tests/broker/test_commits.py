@@ -28,17 +28,6 @@ def test_a_turn_without_a_change_has_no_commit_and_uses_no_number() -> None:
     assert commits.add(TRIM) == 2
 
 
-def test_who_waits_for_a_commit_waits_for_that_of_the_same_turn() -> None:
-    commits = Commits()
-    commits.hurry()
-    assert commits.take() is None
-    commits.add(VALUE)
-    assert commits.take() == Commit(1, (VALUE,), is_awaited=False)
-    commits.add(VALUE)
-    commits.hurry()
-    assert commits.take() == Commit(2, (VALUE,), is_awaited=True)
-
-
 def test_commits_wait_until_the_shell_says_that_they_are_durable() -> None:
     commits = Commits()
     for _ in range(3):

@@ -95,32 +95,6 @@ def test_all_commits_that_wait_share_one_sync(tmp_path: Path) -> None:
         assert ticks_of(everything(store)) == list(range(1, 101))
 
 
-@pytest.mark.parametrize("is_awaited", [False, True])
-def test_commits_that_come_one_by_one_under_load_are_all_written(tmp_path: Path, *, is_awaited: bool) -> None:
-    bench = Bench(tmp_path)
-
-    def put_next() -> None:
-        bench.last += 1
-        change = Append("p", numbered(10 * bench.last, 10 * bench.last + 9))
-        bench.worker.put(Commit(bench.last, (change,), is_awaited))
-
-    def on_report(report: Report) -> None:
-        bench.reports.append(report)
-        if isinstance(report, Committed) and report.number == bench.last:
-            if bench.last == 200:
-                bench.worker.end()
-            else:
-                put_next()
-
-    bench.worker = StoreWorker(StorePlace(tmp_path, "o", "b1", reserve_bytes=0), on_report)
-    put_next()
-    bench.worker.run(5)
-    assert [each.number for each in bench.all(Committed)] == list(range(1, 201))
-    assert bench.reports[-1] == Ended(0)
-    with opened(tmp_path) as store:
-        assert ticks_of(everything(store)) == list(range(10, 2_010))
-
-
 def test_a_publisher_that_was_forgotten_begins_anew(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.commit(Append("p", numbered(1, 1), sequences={b"x": 9}))

@@ -1,13 +1,8 @@
 """Orders a broker's commits and reads: the shell owns the disk, this decides what it does next.
 
-All waiting commits share the next sync (group commit). Between two syncs there is at most one read, so neither waits
-for many of the other. The commits are bounded by the credit of publishers, who get none for messages that are not
-durable; the reads by those who ask.
-
-Others gather while a sync is under way, so nothing is delayed to gather more, with one exception: a shell for which
-syncs are expensive can have groups begin some time apart under load. Otherwise thousands of small messages a second
-cause a sync for every two or three, which costs more than the messages. A group does not wait if it is large, or if
-somebody waits for one of its commits: a publisher that asked for an acknowledgement sends nothing meanwhile.
+All waiting commits share the next sync (group commit). Nothing is delayed to gather more, since others gather while a
+sync is under way. Between two syncs there is at most one read, so neither waits for many of the other. The commits are
+bounded by the credit of publishers, who get none for messages that are not durable; the reads by those who ask.
 
 When there is no space the commits keep their order and are retried every second. Trims and named values are made
 durable ahead of them. Only trims make room, and only subscribers that advance make trims possible. A durable
@@ -27,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeAlias
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim, space_bytes
+from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim, space_bytes
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.model.tick import Tick
 
@@ -44,7 +39,6 @@ __all__ = [
     "ValuesKept",
     "Work",
     "body_bytes",
-    "can_wait",
 ]
 
 GROUP_BYTES_MAX: Final = 8 << 20
@@ -54,12 +48,6 @@ RETRY_MS: Final = 1_000
 
 _GROUP_MAX: Final = 1 << 16
 """Most commits in one group, while there is space for all."""
-_LOAD_MS: Final = 20
-"""How long messages are counted before it is decided again whether there is load."""
-_LOAD_MESSAGES: Final = 40
-"""Messages in that time that are load: 2,000 a second, more than peers that answer each other's messages make."""
-_ENOUGH_BYTES: Final = 8 << 10
-"""A group of this size does not wait for more: it is worth its sync."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -124,8 +112,7 @@ Work: TypeAlias = Group | Ahead | Read
 class CommitQueue:
     """The commits of one life of a broker that are not durable yet, its reads, and what to do next."""
 
-    def __init__(self, *, retry_ms: int = RETRY_MS, apart_ms: int = 0) -> None:
-        """Under load, small groups for which nobody waits begin at least ``apart_ms`` apart."""
+    def __init__(self, *, retry_ms: int = RETRY_MS) -> None:
         self.under_way: Work | None = None
         """What the shell is carrying out; commits in it still count as not durable."""
         self.full_reason = ""
@@ -135,9 +122,6 @@ class CommitQueue:
         self._ahead: Ahead | None = None
         self._group_max = _GROUP_MAX
         self._write_at_ms = 0
-        self._apart_ms = apart_ms
-        self._apart_until_ms = 0
-        self._load = _Load()
         self._reads: deque[Read] = deque()
         self._read_at_ms = 0
         self._is_turn_of_reads = False
@@ -163,7 +147,6 @@ class CommitQueue:
         """Drops the reads, and retries once what waits for space, since space may not come for days."""
         self._reads.clear()
         self._write_at_ms = 0
-        self._apart_ms = self._apart_until_ms = 0
 
     def next_deadline(self) -> int | None:
         """The time from which ``begin_next`` has work, zero for at once; None if there is nothing to begin."""
@@ -171,38 +154,20 @@ class CommitQueue:
             return None
         due_ms = []
         if self._waiting:
-            due_ms.append(self._write_due_ms())
+            due_ms.append(self._write_at_ms)
         if self._reads:
             due_ms.append(self._read_at_ms)
         return min(due_ms, default=None)
 
-    @property
-    def is_gathering(self) -> bool:
-        """Whether the next group waits for more commits, so that those that can wait need not be taken in at once."""
-        return bool(self._waiting) and not self._reads and self._write_due_ms() > self._write_at_ms
-
-    def _write_due_ms(self) -> int:
-        if self._apart_until_ms <= self._write_at_ms or self._is_worth_a_sync():
-            return self._write_at_ms
-        return self._apart_until_ms
-
-    def _is_worth_a_sync(self) -> bool:
-        size_bytes = 0
-        for commit in self._waiting:
-            size_bytes += body_bytes(commit)
-            if size_bytes >= _ENOUGH_BYTES or not can_wait(commit):
-                return True
-        return False
-
     def begin_next(self, *, now_ms: int) -> Work | None:
         """Returns what the shell must read now, or write as one commit of its store; None if nothing is due."""
         assert self.under_way is None, f"{self.under_way} is still under way"
-        can_write = bool(self._waiting) and now_ms >= self._write_due_ms()
+        can_write = bool(self._waiting) and now_ms >= self._write_at_ms
         can_read = bool(self._reads) and now_ms >= self._read_at_ms
         if can_read and (self._is_turn_of_reads or not can_write):
             self.under_way = self._reads.popleft()
         elif can_write:
-            self.under_way = self._ahead if self._ahead is not None else self._next_group(now_ms)
+            self.under_way = self._ahead if self._ahead is not None else self._next_group()
             self._ahead = None
             self._write_at_ms = 0
         return self.under_way
@@ -270,7 +235,7 @@ class CommitQueue:
         self._is_turn_of_reads = True
         return ended
 
-    def _next_group(self, now_ms: int) -> Group:
+    def _next_group(self) -> Group:
         """The commits that share the next sync."""
         commits: list[Commit] = []
         size_bytes = 0
@@ -283,9 +248,6 @@ class CommitQueue:
             # A commit of the store forgets publishers last, so later commits must not join this group.
             if any(isinstance(each, ForgetPublishers) for each in commit.changes):
                 break
-        if self._apart_ms:
-            self._load.note(commits, now_ms=now_ms)
-            self._apart_until_ms = now_ms + self._apart_ms if self._load.is_high else 0
         return Group(tuple(commits), size_bytes)
 
     def _try_fewer(self, refused: int, reason: str, newer: list[Commit], *, now_ms: int) -> list[QueueReport]:
@@ -304,33 +266,9 @@ class CommitQueue:
         return [commit for commit in self._waiting if commit.number > ahead.number]
 
 
-class _Load:
-    """How many messages the groups of the current period had."""
-
-    def __init__(self) -> None:
-        self.is_high = False
-        """Whether there were many in the last complete period."""
-        self._messages = 0
-        self._until_ms = 0
-
-    def note(self, commits: Iterable[Commit], *, now_ms: int) -> None:
-        """Counts the messages of a group."""
-        if now_ms >= self._until_ms:
-            self.is_high = self._messages >= _LOAD_MESSAGES
-            self._messages = 0
-            self._until_ms = now_ms + _LOAD_MS
-        for commit in commits:
-            self._messages += sum(len(each.messages) for each in commit.changes if isinstance(each, Append))
-
-
 def body_bytes(commit: Commit) -> int:
     """Bytes of the messages and large records in a commit."""
     return sum(map(space_bytes, commit.changes))
-
-
-def can_wait(commit: Commit) -> bool:
-    """Whether a commit may wait for others to share its sync: nobody waits for it, and it only adds to the logs."""
-    return not commit.is_awaited and all(isinstance(each, Append | KeepRecord) for each in commit.changes)
 
 
 def _can_go_ahead(commits: Iterable[Commit]) -> bool:

@@ -17,7 +17,6 @@ class Commits:
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
-        self._is_awaited = False
         self._taken = 0
         self.durable = 0
         """The number of the last commit that is known to be durable."""
@@ -32,18 +31,13 @@ class Commits:
         self._changes.append(change)
         return self._taken + 1
 
-    def hurry(self) -> None:
-        """Notes that somebody waits for this turn's commit."""
-        self._is_awaited = True
-
     def take(self) -> Commit | None:
         """Returns this turn's commit, if anything changed."""
-        is_awaited, self._is_awaited = self._is_awaited, False
         if not self._changes:
             return None
         self._taken += 1
         changes, self._changes = tuple(self._changes), []
-        return Commit(self._taken, changes, is_awaited)
+        return Commit(self._taken, changes)
 
     def on_committed(self, number: int) -> None:
         """The shell has made everything up to a number durable."""

@@ -58,8 +58,6 @@ class Commit:
 
     number: int
     changes: tuple[Change, ...]
-    is_awaited: bool = False
-    """Whether a publisher has asked for the acknowledgement, and may send nothing until it has it."""
 
 
 @dataclass(slots=True, frozen=True)

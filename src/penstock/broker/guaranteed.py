@@ -129,10 +129,6 @@ class Guaranteed:
             self._router.counts["published"] += len(change.messages)
         return log.last_commit if log.last_commit > self._commits.durable else 0
 
-    def hurry(self) -> None:
-        """A publisher waits for the messages of this turn to become durable."""
-        self._commits.hurry()
-
     def hold_reason(self, *, names: bool = True) -> str:
         """Why publishers must wait, if they must; with the name of the furthest behind, if wanted."""
         return self.full or self._finality.hold_reason(names=names)

@@ -12,10 +12,9 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Event
 from typing import Final, TypeAlias
 
-from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Group, QueueReport, Read, Work, can_wait
+from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Group, QueueReport, Read, Work
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Recovered, SetValue
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.store import LogStore, Recovery, StoreFullError
@@ -39,8 +38,6 @@ __all__ = [
 INCARNATION: Final = "incarnation"
 """The named value that tells runs of a broker apart even if its clock was set back in between."""
 
-_APART_MS: Final = 2
-"""How far apart syncs begin under load, unless somebody waits: a sync costs as much as ten messages or more."""
 _FILES_MS: Final = 1_000
 """How often the size of the files is checked."""
 _NAMED_MAX: Final = 1_000
@@ -149,9 +146,7 @@ class StoreWorker:
         self._place = place
         self._tell = tell
         self._inbox: SimpleQueue[_Order | None] = SimpleQueue()
-        self._must_hurry = Event()
-        """Set when the inbox has an order that cannot wait."""
-        self._queue = CommitQueue(retry_ms=retry_ms, apart_ms=_APART_MS)
+        self._queue = CommitQueue(retry_ms=retry_ms)
         self._is_ending = False
         self._files_at_ms = 0
         self._named: dict[tuple[str, TickRange], None] = {}
@@ -161,13 +156,10 @@ class StoreWorker:
     def put(self, order: _Order) -> None:
         """Queue an order; commits are carried out in sequence."""
         self._inbox.put(order)
-        if not self._must_hurry.is_set() and not (isinstance(order, Commit) and can_wait(order)):
-            self._must_hurry.set()
 
     def end(self) -> None:
         """Commit what is queued, as far as there is space, and close the store."""
         self._inbox.put(None)
-        self._must_hurry.set()
 
     def run(self, started_ms: int) -> None:
         """Open the store, serve until the end, and close it; reports whatever goes wrong."""
@@ -215,13 +207,7 @@ class StoreWorker:
     def _take_in(self) -> None:
         """Take in queued orders; wait for one only if there is nothing else to do."""
         with suppress(Empty):
-            if self._queue.is_gathering:
-                # Waiting at the inbox would wake the thread for every order, although most are in no hurry.
-                self._must_hurry.wait(self._idle_s())
-                # Before the orders are taken: one that comes now sets it again.
-                self._must_hurry.clear()
-            else:
-                self._sort(self._inbox.get(timeout=self._idle_s()))
+            self._sort(self._inbox.get(timeout=self._idle_s()))
             for _ in range(self._inbox.qsize()):
                 self._sort(self._inbox.get_nowait())
 
@@ -230,7 +216,7 @@ class StoreWorker:
         if self._is_ending:
             return 0.0
         due_ms = self._queue.next_deadline()
-        return None if due_ms is None else max(0.0, due_ms / 1_000 - time.monotonic())
+        return None if due_ms is None else max(0, due_ms - _now_ms()) / 1_000
 
     def _sort(self, order: _Order | None) -> None:
         if order is None:

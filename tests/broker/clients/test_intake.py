@@ -95,22 +95,6 @@ def test_batches_of_one_turn_are_one_commit() -> None:
     assert sum(len(each.messages) for each in commit.changes if isinstance(each, Append)) == 3
 
 
-def test_a_commit_is_awaited_if_a_publisher_asks_in_the_same_turn() -> None:
-    overlay = chain("pb", "sb", guaranteed=True)
-    client = overlay.client("pb")
-    broker = overlay.brokers["pb"]
-    client.publish({"number": 1})
-    (body,) = (body for _, body in overlay.disks["pb"].read("pb.a", 1_000_000 << 16, 2**62, 9_999)[0])
-    turns: list[list[f.Frame]] = [
-        [f.Publish(2, [body])],
-        [f.Publish(3, [body]), f.Publish(4, [])],
-        [f.Publish(4, [body])],
-    ]
-    found = [broker.receive(client.connection, frames, now_ms=overlay.now_ms) for frames in turns]
-    commits = [each for effects in found for each in effects if isinstance(each, Commit)]
-    assert [commit.is_awaited for commit in commits] == [False, True, False]
-
-
 def test_a_repetition_after_a_lost_acknowledgement_is_acknowledged_and_not_stored() -> None:
     overlay = chain("pb", "sb", guaranteed=True)
     first = overlay.client("pb", publisher=b"me")

@@ -92,7 +92,6 @@ class Intake:
         if not bodies:
             if guest.outstanding or guest.waiting:
                 guest.asks = True
-                self._guaranteed.hurry()
             else:
                 self._acknowledge(peer.connection)
             return
