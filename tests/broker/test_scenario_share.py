@@ -24,9 +24,9 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     efforts: list[int] = []
     begin = Share.begin
 
-    def noted(share: Share) -> None:
+    def noted(share: Share, *, now_ms: int) -> None:
         efforts.append(SHARE_EFFORT_MAX - share.effort_left)
-        begin(share)
+        begin(share, now_ms=now_ms)
 
     monkeypatch.setattr(Share, "begin", noted)
     return efforts
@@ -47,6 +47,14 @@ def follower(overlay: Overlay, broker: str, selector: str, name: str = "D") -> T
     client = overlay.client(broker)
     client.durable(1, name, selector, otherwise=0)
     return client
+
+
+def wait_for_the_first(overlay: Overlay, client: TestClient) -> None:
+    for _ in range(1_000):
+        if client.numbers():
+            return
+        overlay.wait(1)
+    pytest.fail("no catch-up has begun")
 
 
 def catch_up_of(overlay: Overlay, broker: str) -> CatchUp | None:
@@ -153,3 +161,38 @@ def test_a_host_keeps_no_more_than_its_window_for_a_client_that_does_not_read() 
     assert client.numbers() == list(range(BEHIND))
     # And one answer of at most 32 KiB.
     assert window_bytes < most < window_bytes + 40_000
+
+
+def test_a_commit_that_takes_for_ever_slows_a_catch_up_and_does_not_stop_it() -> None:
+    overlay = with_a_long_log("pb")
+    publisher = overlay.client("pb")
+    client = overlay.client("pb")
+    overlay.syncs = False
+    publisher.publish({"number": BEHIND})
+    # Reads go on; commits wait behind the first one.
+    overlay.syncs = True
+    client.say(f.Subscribe(1, "number >= 0", otherwise=0))
+    wait_for_the_first(overlay, client)
+    overlay.wait(15)
+    assert len(client.numbers()) < BEHIND // 3, "slices wait for the commit"
+    overlay.wait(1_000)
+    assert client.numbers() == list(range(BEHIND))
+    overlay.sync()
+    overlay.wait(1_000)
+    assert client.numbers() == list(range(BEHIND + 1))
+
+
+def test_a_catch_up_continues_when_the_commit_is_done() -> None:
+    overlay = with_a_long_log("pb")
+    publisher = overlay.client("pb")
+    client = overlay.client("pb")
+    overlay.syncs = False
+    publisher.publish({"number": BEHIND})
+    # Reads go on; commits wait behind the first one.
+    overlay.syncs = True
+    client.say(f.Subscribe(1, "number >= 0", otherwise=0))
+    wait_for_the_first(overlay, client)
+    assert len(client.numbers()) < BEHIND // 3
+    overlay.sync()
+    overlay.wait(1)
+    assert client.numbers() == list(range(BEHIND + 1))

@@ -20,7 +20,7 @@ from penstock.live.counters import Counters
 from penstock.live.slicing import FIRST_FRAME_BYTES_MAX
 from penstock.live.turns import TURN_S, Turns, Worker
 from penstock.protocol.codec import FrameReader, encode_frame
-from penstock.protocol.frames import Deliver, Frame, Goodbye, Heartbeat, Hello, Subscribe
+from penstock.protocol.frames import Deliver, Frame, Goodbye, Heartbeat, Hello, Publish, Subscribe
 
 HELLO = Hello(1, "client", "c", "test")
 
@@ -245,6 +245,71 @@ def test_a_connection_that_is_held_hears_nothing_until_it_is_resumed() -> None:
     node.turns.end()
     assert node.batches == [[HELLO], [Heartbeat(1), Heartbeat(2)]]
     assert transport.calls == ["pause", "resume"]
+
+
+def published(first: int, *, count: int = 1) -> bytes:
+    return encode_frame(Publish(first, [bytes(100)] * count))
+
+
+def firsts(node: Node) -> list[int]:
+    return [frame.first for batch in node.batches for frame in batch if isinstance(frame, Publish)]
+
+
+def test_batches_that_come_alone_are_handled_like_any_other_frames() -> None:
+    connection, node, transport = made()
+    connection.data_received(encode_frame(HELLO))
+    for first in range(1, 4):
+        connection.data_received(published(first))
+    # One in two parts, with another one behind it.
+    connection.data_received(published(4)[:50])
+    connection.data_received(published(4)[50:] + published(5))
+    connection.data_received(published(6))
+    assert firsts(node) == [1, 2, 3, 4, 5, 6]
+    assert node.counters.frames_in == 7
+    assert transport.calls == []
+
+
+def test_a_held_connection_hears_no_batch_either_and_order_is_kept() -> None:
+    connection, node, transport = made()
+    connection.data_received(encode_frame(HELLO))
+    connection.data_received(published(1))
+    connection.hold()
+    connection.data_received(published(2))
+    connection.data_received(published(3))
+    assert firsts(node) == [1]
+    assert transport.calls == ["pause"]
+    connection.resume()
+    connection.data_received(published(4))
+    node.turns.end()
+    assert firsts(node) == [1, 2, 3, 4]
+
+
+def test_a_batch_that_is_too_large_for_a_slice_is_split() -> None:
+    connection, node, _ = made()
+    connection.data_received(encode_frame(HELLO))
+    connection.data_received(published(1, count=5_000))
+    while len(firsts(node)) < 2:
+        node.turns.end()
+    sizes = [len(frame.bodies) for batch in node.batches for frame in batch if isinstance(frame, Publish)]
+    assert sum(sizes) == 5_000
+    assert max(sizes) < 5_000
+
+
+def test_what_is_no_batch_ends_the_connection_however_it_comes() -> None:
+    async def scenario() -> None:
+        connection, node, transport = made()
+        connection.data_received(encode_frame(HELLO))
+        connection.data_received(published(1))
+        malformed = bytearray(published(2))
+        # The length of the body.
+        malformed[22] += 1
+        connection.data_received(bytes(malformed))
+        assert firsts(node) == [1]
+        (said,) = transport.frames()
+        assert isinstance(said, Goodbye)
+        assert said.code == "protocol"
+
+    run(scenario())
 
 
 def test_what_waits_is_dropped_when_the_connection_ends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -14,6 +15,7 @@ from live.certificates import Authority
 from live.support import FakeBroker, FramePeer, lone, row, run, until, with_port
 from penstock.broker.access import Access
 from penstock.broker.effects import Close, Effect, Record
+from penstock.live.connection import Connection
 from penstock.live.errors import ConfigError, ExposedError
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay, Security
@@ -63,6 +65,41 @@ def test_what_follows_from_all_frames_of_a_turn_is_asked_for_once() -> None:
             assert broker.finished == before
             node.turns.end()
             assert (broker.count("receive"), broker.finished) == (6, before + 1)
+            for peer in peers:
+                await peer.close()
+
+    run(scenario())
+
+
+def test_those_who_spoke_in_a_turn_pay_for_its_end_if_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    charged: list[tuple[int, float]] = []
+    monkeypatch.setattr(Connection, "charge", lambda each, took_s: charged.append((each.number, took_s)))
+
+    async def scenario() -> None:
+        now_s = 0.0
+        took_s = 0.0
+
+        class Slow(FakeBroker):
+            def finish(self, *, now_ms: int) -> Sequence[Effect]:
+                nonlocal now_s
+                now_s += took_s
+                return super().finish(now_ms=now_ms)
+
+        broker = Slow()
+        async with BrokerNode(lone(), "b1", broker=broker) as node:
+            monkeypatch.setattr(node.turns, "clock", lambda: now_s)
+            peers = [await FramePeer.dial(node.address) for _ in range(3)]
+            for peer in peers:
+                peer.send(HELLO)
+            await until(lambda: broker.count("receive") == 3)
+            node.turns.end()
+            for each_s in (0.0001, 0.02):
+                took_s = each_s
+                for connection in list(node._connections.values())[:2]:
+                    node.on_frames(connection, [Heartbeat(0)])
+                node.turns.end()
+            assert [number for number, _ in charged] == [1, 2]
+            assert sum(each_s for _, each_s in charged) == pytest.approx(0.02)
             for peer in peers:
                 await peer.close()
 

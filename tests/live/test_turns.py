@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+
+import pytest
 
 from live.support import run, until
 from penstock.live.turns import TURN_S, Pace, Turns
@@ -140,3 +143,34 @@ def test_a_connection_uses_much_until_it_has_used_less_than_its_share_for_a_whil
         pace.note(1, took_s, now_s=now_s + later_s)
         seen.append(pace.uses_much)
     assert seen == [True, False, True, True, False]
+
+
+def test_what_is_done_for_a_connection_outside_its_slices_counts_as_used() -> None:
+    pace = Pace()
+    for step in range(20):
+        pace.note(1, 0.001, now_s=1.0 + 0.1 * step)
+    assert not pace.uses_much
+    pace.charge(0.02)
+    assert not pace.uses_much
+    pace.charge(0.04)
+    assert pace.uses_much
+
+
+def test_settling_a_turn_does_not_ask_for_another_one() -> None:
+    async def scenario() -> None:
+        ends: list[str] = []
+
+        def settle() -> None:
+            turns.end_later()
+
+        turns = Turns(
+            give_up=lambda _worker, error: pytest.fail(str(error)),
+            settle=settle,
+            on_end=lambda: ends.append("end"),
+        )
+        turns.end_later()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert ends == ["end"]
+
+    run(scenario())

@@ -42,8 +42,6 @@ _DURABLES_SHOWN: Final = 100
 _HOSTS_PER_FRAME: Final = 1_000
 _FRAME_BYTES: Final = 64 * 1024
 """Most data in one knowledge message; more is split."""
-_AT_ONCE_MS: Final = 0
-"""A deadline that has always passed."""
 
 
 @dataclass(slots=True)
@@ -146,6 +144,11 @@ class Guaranteed:
             return
         self.full = ""
         self._commits.on_committed(number)
+        if not self._commits.waiting:
+            self._share.resume()
+            self.edges.resume()
+            if self._reader.has_found:
+                self._due.by(self._share.resume_ms)
         self._tracker.on_committed(number)
         for log in self._logs.values():
             spoken = log.on_committed(number, now_ms=now_ms)
@@ -177,8 +180,8 @@ class Guaranteed:
         while self._reader.has_found and not self._share.is_spent:
             self._tell_part(self._reader.take(self._part_messages_max), now_ms)
         if self._reader.has_found:
-            # Continues at once, but lets others have a turn in between.
-            self._due.by(_AT_ONCE_MS)
+            # Continues as soon as it may, but lets others have a turn in between.
+            self._due.by(self._share.resume_ms)
 
     @property
     def _part_messages_max(self) -> int:
@@ -208,7 +211,9 @@ class Guaranteed:
 
     def next_deadline(self) -> int | None:
         """When positions are to be reported, or log reads to be worked off; the parts know all other deadlines."""
-        return _AT_ONCE_MS if self._reader.has_found else self._report_ms
+        if not self._reader.has_found or self._report_ms is None:
+            return self._report_ms
+        return min(self._share.resume_ms, self._report_ms)
 
     def dues(self) -> list[Due]:
         """The deadlines of all parts that take part in guaranteed delivery."""
@@ -217,7 +222,7 @@ class Guaranteed:
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Does what is due: silence, leases, questions, reports."""
-        self._share.begin()
+        self._share.begin(now_ms=now_ms)
         for log in self._logs.values():
             if now_ms >= log.next_deadline():
                 renewal = None if self.full else log.renewal(now_ms=now_ms)
@@ -253,6 +258,7 @@ class Guaranteed:
         commit = self._commits.take()
         if commit is not None:
             effects.append(commit)
+            self._share.pause(now_ms=self._tracker.now_ms)
         effects += self._reader.take_effects()
         return effects
 

@@ -296,12 +296,12 @@ def _encode_deliver(frame: Deliver) -> bytes:
         return b"".join((head, numbers, body))
     pack = _DELIVERY.pack
     head = _DELIVER_HEAD.pack(length, _DELIVER, frame.pubend, len(ticks))
-    numbers = frame.numbers[0]
-    if frame.numbers[-1] is numbers and frame.numbers.count(numbers) == len(ticks):
+    if ticks and frame.numbers[-1] is frame.numbers[0] and frame.numbers.count(frame.numbers[0]) == len(ticks):
         # All messages are for the same subscriptions, as in a fan-out.
-        count = len(numbers) // 4
+        same = frame.numbers[0]
+        count = len(same) // 4
         heads = [pack(tick, count, len(body)) for tick, body in zip(ticks, frame.bodies, strict=True)]
-        return b"".join((head, *heads, numbers, numbers.join(frame.bodies)))
+        return b"".join((head, *heads, same, same.join(frame.bodies)))
     parts = [head]
     data: list[bytes] = []
     for tick, numbers, body in zip(ticks, frame.numbers, frame.bodies, strict=True):

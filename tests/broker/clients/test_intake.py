@@ -437,3 +437,77 @@ def test_identifiers_made_at_a_few_other_brokers_are_fine_and_at_any_number_of_t
         client.say(f.RefusedAck(client.published)) if client.refusals() else None
     assert logged(overlay) == list(range(100, 116))
     assert "name more than 16 brokers" in client.refusals()[0][2]
+
+
+class OneTurn:
+    """Frames of several clients that a broker hears before it is asked for their effects."""
+
+    def __init__(self, overlay: Overlay, broker: str) -> None:
+        self._overlay = overlay
+        self._broker = broker
+
+    def hear(self, client: TestClient, *frames: f.Frame) -> None:
+        broker = self._overlay.brokers[self._broker]
+        broker.hear(client.connection, list(frames), now_ms=self._overlay.now_ms)
+
+    def publish(self, client: TestClient, *numbers: int) -> None:
+        bodies = [
+            encode_body(client.source().next(self._overlay.now_ms), Message({"number": each})) for each in numbers
+        ]
+        self.hear(client, f.Publish(client.published + 1, bodies))
+        client.published += len(numbers)
+
+    def end(self) -> None:
+        broker = self._overlay.brokers[self._broker]
+        self._overlay._act(self._broker, broker.finish(now_ms=self._overlay.now_ms))
+
+
+def test_what_publishers_send_in_one_turn_is_delivered_together_and_in_order() -> None:
+    overlay = chain("pb", "sb")
+    subscriber = overlay.client("pb")
+    subscriber.subscribe(1, "number >= 0")
+    first, second = overlay.client("pb", "a"), overlay.client("pb", "b")
+    turn = OneTurn(overlay, "pb")
+    turn.publish(first, 1)
+    turn.publish(second, 2, 3)
+    turn.publish(first, 4)
+    assert subscriber.numbers() == []
+    turn.end()
+    assert subscriber.numbers() == [1, 2, 3, 4]
+    assert len(subscriber.all(f.Deliver)) == 1
+
+
+def test_a_large_batch_waits_for_no_other_and_takes_those_before_it_along() -> None:
+    overlay = chain("pb", "sb")
+    subscriber = overlay.client("pb")
+    subscriber.subscribe(1, "number >= 0")
+    publisher = overlay.client("pb")
+    turn = OneTurn(overlay, "pb")
+    turn.publish(publisher, 1)
+    turn.publish(publisher, *range(2, 100))
+    assert overlay.brokers["pb"].status().counts["published"] == 99
+    turn.end()
+    assert subscriber.numbers() == list(range(1, 100))
+
+
+def test_who_subscribes_in_the_same_turn_gets_what_is_published_after_it_and_nothing_before() -> None:
+    overlay = chain("pb", "sb")
+    publisher, subscriber = overlay.client("pb", "a"), overlay.client("pb", "b")
+    turn = OneTurn(overlay, "pb")
+    turn.publish(publisher, 1)
+    turn.hear(subscriber, f.Subscribe(1, "number >= 0"))
+    turn.publish(publisher, 2)
+    turn.end()
+    assert subscriber.numbers() == [2]
+
+
+def test_who_ends_a_subscription_in_the_same_turn_gets_what_was_published_before() -> None:
+    overlay = chain("pb", "sb")
+    publisher, subscriber = overlay.client("pb", "a"), overlay.client("pb", "b")
+    subscriber.subscribe(1, "number >= 0")
+    turn = OneTurn(overlay, "pb")
+    turn.publish(publisher, 1)
+    turn.hear(subscriber, f.Unsubscribe(1))
+    turn.publish(publisher, 2)
+    turn.end()
+    assert subscriber.numbers() == [1]

@@ -207,12 +207,18 @@ class Edges:
                 self._deliver_behind(edge, catch_up, ticks, bodies)
                 catch_up.note_effort(effort_before - share.effort_left, len(ticks))
         if share.is_spent and any(each.ready for each in edge.catch_ups):
-            # Continues at once, but lets others have a turn in between.
+            # Continues as soon as it may, but lets others have a turn in between.
             self._is_spent = True
-            self._paused_ms = 0
-            self.due.by(0)
+            self._paused_ms = share.resume_ms
+            self.due.by(share.resume_ms)
         for catch_up in list(edge.catch_ups):
             self.counts["catch_ups_met"] += edge.join(catch_up)
+
+    def resume(self) -> None:
+        """No commit is under way any more: catch-ups that have used their share continue at once."""
+        if self._is_spent:
+            self._paused_ms = 0
+            self.due.by(0)
 
     def _next_chunk(self, catch_up: CatchUp) -> tuple[list[int], list[bytes]]:
         """Takes the next messages of a catch-up: as many as the share allows, by the effort of those before."""
@@ -372,6 +378,7 @@ class Edges:
         paused = self._paused_ms is not None and now_ms >= self._paused_ms
         if paused:
             self._paused_ms = None
+            self._is_spent = False
             return list(self.edges)
         wishes = [(pubend, edge.next_deadline()) for pubend, edge in self.edges.items() if pubend in self._troubled]
         return [pubend for pubend, due_ms in wishes if due_ms is not None and due_ms <= now_ms]
@@ -389,7 +396,6 @@ class Edges:
         if self._paused_ms == 0:
             self._paused_ms = now_ms if self._is_spent else now_ms + _PAUSE_MS
             self.due.by(self._paused_ms)
-            self._is_spent = False
 
     def check_invariants(self) -> None:
         """Fails if an edge is not sound, or refers to subscriptions that are gone."""
