@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 SPARK_FIXTURES = frozenset({"spark", "spark_cluster", "spark_ready"})
 # Tests are over before the second compiler of a Java has done them any good, and it wants most of a core.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# With one compiler Java reserves 48 MB for compiled code, which all these tests in one session fill: then Spark stops.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 SETTINGS = SessionSettings(master="local[2]", driver_memory="1g", parallelism=2, app_name="penstock tests")
 
 
