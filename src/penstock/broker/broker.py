@@ -360,6 +360,8 @@ class Broker:
     def shutdown(self, *, now_ms: int) -> list[Effect]:
         """Shuts down in an orderly way, and tells all peers."""
         self._guaranteed.begin_turn(now_ms=now_ms)
+        # Before anything is acknowledged, and anybody leaves.
+        self._intake.send_on(now_ms=now_ms)
         self._intake.acknowledge_all()
         # Links last: they carry the positions of durable subscriptions that are reported when their clients leave.
         leaving = sorted(self._connections.peers.values(), key=lambda peer: peer.kind is PeerKind.LINK)

@@ -511,3 +511,14 @@ def test_who_ends_a_subscription_in_the_same_turn_gets_what_was_published_before
     turn.publish(publisher, 2)
     turn.end()
     assert subscriber.numbers() == [1]
+
+
+def test_what_was_published_just_before_the_broker_stops_is_delivered() -> None:
+    overlay = chain("pb", "sb")
+    publisher, subscriber = overlay.client("pb", "a"), overlay.client("pb", "b")
+    subscriber.subscribe(1, "number >= 0")
+    turn = OneTurn(overlay, "pb")
+    turn.publish(publisher, 1, 2)
+    overlay._act("pb", overlay.brokers["pb"].shutdown(now_ms=overlay.now_ms))
+    assert subscriber.numbers() == [1, 2]
+    assert acknowledged(publisher) == [2]

@@ -64,7 +64,7 @@ class Edges:
         self._is_spent = False
         """Whether catch-ups have more to deliver than fits into one turn."""
         self._groups: dict[str, NackGroup] = {}
-        self._chunk_bytes = min(_CHUNK_BYTES_MAX, self._settings.client_outbox_bytes // 8)
+        self._chunk_bytes = max(1, min(_CHUNK_BYTES_MAX, self._settings.client_outbox_bytes // 8))
         """How much a catch-up delivers before it checks again whether its members have read what they got."""
         self._troubled: dict[str, Edge] = {}
         """Edges that have gaps, or had some when last checked."""
