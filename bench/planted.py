@@ -976,8 +976,8 @@ MUTANTS: Final = (
         "overtakes-what-is-held",
         "a batch that comes alone does not wait although its connection is held",
         "live/connection.py",
-        "None if self._must_wait or self._pace.is_heavy else",
-        "None if self._pace.is_heavy else",
+        "batch = None if self._must_wait or self._pace.is_heavy else",
+        "batch = None if self._pace.is_heavy else",
         tests=("tests/live/test_connection.py",),
     ),
     Mutant(

@@ -143,9 +143,9 @@ class Connection(asyncio.Protocol):
             # The transport had already read it when it was told to pause.
             self._arrivals.add(data)
             return
-        frame = None if self._must_wait or self._pace.is_heavy else self._arrivals.whole(data)
-        if type(frame) is Publish and len(frame.bodies) <= self._pace.weight_max:
-            self._publish(frame)
+        batch = None if self._must_wait or self._pace.is_heavy else self._arrivals.only_batch(data)
+        if batch is not None and len(batch.bodies) <= self._pace.weight_max:
+            self._publish(batch)
             return
         self._arrivals.add(data)
         if self._pace.is_heavy and self._owner.turns.is_spent:
@@ -153,15 +153,15 @@ class Connection(asyncio.Protocol):
         else:
             self.work()
 
-    def _publish(self, frame: Publish) -> None:
+    def _publish(self, batch: Publish) -> None:
         """Handle one batch of messages that came alone: ``work``, for the most frequent case."""
         owner = self._owner
         turns = owner.turns
         started_s = turns.clock()
         owner.counters.frames_in += 1
-        owner.on_frames(self, [frame])
+        owner.on_frames(self, [batch])
         took_s = turns.spend(started_s)
-        self._pace.note(len(frame.bodies), took_s, now_s=turns.now_s)
+        self._pace.note(len(batch.bodies), took_s, now_s=turns.now_s)
         if self._must_wait:
             self._hold_back()
 

@@ -60,11 +60,11 @@ class Arrivals:
         self._frames: Iterator[Frame] | None = None
         self._rest: Publish | None = None
 
-    def whole(self, data: bytes) -> Frame | None:
-        """The only frame in data that has just arrived, if nothing else waits; None if the data has to be added."""
+    def only_batch(self, data: bytes) -> Publish | None:
+        """The batch that is all there is in data that has just arrived; None if the data has to be added."""
         if self._data or self._frames is not None or self._rest is not None or not self._is_known:
             return None
-        return self._reader.whole(data)
+        return self._reader.only_batch(data)
 
     def add(self, data: bytes) -> None:
         """Append received data."""

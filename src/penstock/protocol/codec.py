@@ -117,28 +117,27 @@ class FrameReader:
         """Bytes received of a frame that is not complete yet."""
         return self._have
 
-    def whole(self, data: bytes) -> Frame | None:
-        """Decodes data that is exactly one frame, as it is where publishers send now and then; None if it is not.
+    def only_batch(self, data: bytes) -> Publish | None:
+        """Decodes data that is exactly one batch of messages, as it is where publishers send now and then.
 
-        Also None if the frame is malformed or very short: then ``feed`` decodes it, or says what is wrong with it.
+        None if it is anything else, or malformed: then ``feed`` decodes it, or says what is wrong with it.
         """
         length = len(data) - 4
         if self._have or not _PUBLISH_ONE.size <= length <= self.bytes_max:
             return None
         said, kind, first, name_bytes, count, body_bytes = _PUBLISH_ONE.unpack_from(data)
-        if said != length:
+        if said != length or kind != _PUBLISH:
             return None
         if (
-            kind == _PUBLISH
-            and not name_bytes
+            not name_bytes
             and count == 1
             and body_bytes == len(data) - _PUBLISH_ONE.size <= BODY_BYTES_MAX
             and first <= COUNT_MAX
         ):
             return Publish(first, [data[_PUBLISH_ONE.size :]])
         try:
-            return decode_frame(kind, memoryview(data)[5:])
-        except ProtocolError:
+            return _decode_publish(memoryview(data)[5:])
+        except (*UNREADABLE, struct.error, ProtocolError):
             return None
 
     def feed(self, data: bytes) -> Iterator[Frame]:
