@@ -39,7 +39,7 @@ __all__ = ["Tracker"]
 _LINK: Final = "link/"
 _NOTES_MAX: Final = 4_096
 _NOTES_BYTES_MAX: Final = _NOTES_MAX * MESSAGE_ID_BYTES
-_GATHER_MS: Final = 50
+_GATHER_MS: Final = 250
 """Events are recorded when there are this many, or after this long: one by one they would cost five times as much."""
 _COMMITS_MAX: Final = 64
 """With this many commits pending the disk cannot keep up: records wait, and what is too much becomes a gap."""
