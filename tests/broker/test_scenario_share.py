@@ -196,3 +196,24 @@ def test_a_catch_up_continues_when_the_commit_is_done() -> None:
     overlay.sync()
     overlay.wait(1)
     assert client.numbers() == list(range(BEHIND + 1))
+
+
+def test_catch_ups_take_turns() -> None:
+    overlay = with_a_long_log("pb")
+    publisher = overlay.client("pb")
+    # Many members each, so that a slice is short.
+    groups = [[overlay.client("pb", f"c{group}.{member}") for member in range(40)] for group in range(3)]
+    overlay.syncs = False
+    publisher.publish({"number": BEHIND})
+    overlay.syncs = True
+    for group in groups:
+        for client in group:
+            client.say(f.Subscribe(1, "number >= 0", otherwise=0))
+        # Apart, so that each group has a catch-up of its own.
+        overlay.wait(60)
+    overlay.wait(150)
+    received = [len(group[0].numbers()) for group in groups]
+    assert min(received) > 0, received
+    assert min(received) < BEHIND, "all are done: the test shows nothing"
+    overlay.wait(5_000)
+    assert all(client.numbers() == list(range(BEHIND)) for group in groups for client in group)

@@ -174,3 +174,15 @@ def test_settling_a_turn_does_not_ask_for_another_one() -> None:
         assert ends == ["end"]
 
     run(scenario())
+
+
+def test_what_messages_cost_after_their_slice_is_a_part_of_their_price() -> None:
+    pace = Pace()
+    for _ in range(30):
+        pace.note(1, 10e-6, now_s=1.0)
+        pace.charge(1e-3)
+    assert pace.weight_max * 1e-3 < 2 * TURN_S
+    assert not pace.is_heavy
+    pace.charge(5e-3)
+    assert pace.is_heavy
+    assert pace.weight_max == 1

@@ -80,6 +80,8 @@ class Guaranteed:
         self._commits = Commits()
         self._reader = LogReader()
         self._share = rooms.share
+        self._is_found_first = False
+        """Whether what reads have found is told before catch-ups deliver what they have."""
         self._report_ms: int | None = None
         self._due = Due(self.next_deadline)
         self._started_ms = 0
@@ -232,6 +234,10 @@ class Guaranteed:
                 if spoken is not None:
                     self._speak(spoken, now_ms)
         self.carrier.on_deadline(now_ms=now_ms)
+        # In turns: those who have much to deliver must not keep others from getting anything.
+        self._is_found_first = not self._is_found_first
+        if self._is_found_first:
+            self._tell_found(now_ms)
         for pubend in self.edges.to_wake(now_ms=now_ms):
             self._carry_out([self.edges.wake(pubend, now_ms=now_ms)], now_ms)
         self._tell_found(now_ms)

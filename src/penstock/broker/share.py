@@ -16,14 +16,14 @@ from typing import Final
 
 __all__ = ["DELIVERY_EFFORT", "MATCH_EFFORT", "MESSAGE_EFFORT", "SHARE_EFFORT_MAX", "Share"]
 
-SHARE_EFFORT_MAX: Final = 5_000
+SHARE_EFFORT_MAX: Final = 4_000
 """The effort of one slice, in the unit of ``selectors.effort``: about two milliseconds."""
 MESSAGE_EFFORT: Final = 6
 """The effort of taking an old message in hand and decoding it, besides that of the conditions it is tested by."""
 MATCH_EFFORT: Final = 6
 """The effort of looking up who wants a message, besides that of the conditions that no index answers."""
-DELIVERY_EFFORT: Final = 4
-"""The effort of queueing a message for one connection."""
+DELIVERY_EFFORT: Final = 1
+"""The effort of delivering a message to one connection: most of it is recording that, since frames are shared."""
 _PATIENCE_MS: Final = 10
 """How long a slice waits for a commit: longer than most of them take, but recovery goes on beside a slow disk."""
 

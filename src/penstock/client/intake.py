@@ -39,9 +39,9 @@ class Intake:
 
     @property
     def published(self) -> int:
-        """Messages accepted from the application, whether fetched or not."""
-        with self._lock:
-            return self._queue.published + len(self._waiting)
+        """Messages accepted from the application, fetched or not; without those that are being fetched right now."""
+        # Without the lock: in a forked child, a thread that does not exist there may hold it.
+        return self._queue.published + len(self._waiting)
 
     def take(
         self, content: bytes, pubend: str, owner: Owner | None, call: Callable[[Callable[[], None]], object]

@@ -44,8 +44,6 @@ __all__ = ["BrokerNode"]
 
 _AFTER_BUG_S: Final = 0.1
 """How long deadlines wait after a bug in handling one."""
-_NOTICED_S: Final = 0.001
-"""If the end of a turn takes longer than this, those who caused it are charged."""
 
 
 class BrokerNode:
@@ -288,10 +286,10 @@ class BrokerNode:
             self._dispatch(self.broker.finish(now_ms=self.clock.now_ms()))
         except Exception as error:  # noqa: BLE001 - a bug must not keep what is queued from being sent
             self._on_bug(error)
-        took_s = self.turns.clock() - started_s
-        if took_s > _NOTICED_S:
-            for connection in heard:
-                connection.charge(took_s / len(heard))
+        # Always: what a message costs decides how many of them may be handled in one go.
+        each_s = (self.turns.clock() - started_s) / len(heard)
+        for connection in heard:
+            connection.charge(each_s)
 
     def on_progress(self, connection: Connection, unfinished_bytes: int) -> None:
         """More of a large frame has arrived."""

@@ -53,13 +53,16 @@ class Worker(Protocol):
 class Pace:
     """What the frames of one connection cost lately, which sizes its next slice."""
 
-    __slots__ = ("_debt_s", "_noted_s", "_unit_s", "is_heavy", "weight_max")
+    __slots__ = ("_debt_s", "_noted_s", "_slice_s", "_unit_s", "_weight", "is_heavy", "weight_max")
 
     def __init__(self) -> None:
         self._unit_s = _UNIT_START_S
         # A newcomer goes after all that are already here.
         self._debt_s = _DEBT_S_MAX
         self._noted_s = 0.0
+        self._slice_s = 0.0
+        self._weight = 1
+        """``_slice_s`` and ``_weight``: of the last slice, with what was charged for it since."""
         self.is_heavy = True
         """Whether its last slice was not light, or it has had none: then it has to wait where others do not."""
         self.weight_max = int(TURN_S / _UNIT_START_S)
@@ -78,20 +81,31 @@ class Pace:
             debt_s -= _SHARE * (now_s - self._noted_s)
         self._noted_s = now_s
         self._owe(took_s if debt_s < 0.0 else debt_s + took_s)
-        unit_s = took_s / weight if weight > 1 else took_s
+        self._slice_s = took_s
+        self._weight = weight if weight > 1 else 1  # noqa: FURB136 - see above
+        unit_s = took_s / self._weight
         if unit_s < self._unit_s:
             # The estimate rises at once, and falls gradually.
             unit_s = (self._unit_s + unit_s) / 2
+        self._price(unit_s)
+        self.is_heavy = took_s > _LIGHT_S
+
+    def charge(self, took_s: float) -> None:
+        """Account for time spent on the frames of its last slice after the slice, as if it had been a part of it."""
+        self._owe(self._debt_s + took_s)
+        self._slice_s += took_s
+        unit_s = self._slice_s / self._weight
+        if unit_s > self._unit_s:
+            self._price(unit_s)
+        if self._slice_s > _LIGHT_S:
+            self.is_heavy = True
+
+    def _price(self, unit_s: float) -> None:
         self._unit_s = unit_s
         if unit_s * _SLICE_MAX <= TURN_S:
             self.weight_max = _SLICE_MAX
         else:
             self.weight_max = int(TURN_S / unit_s) or 1
-        self.is_heavy = took_s > _LIGHT_S
-
-    def charge(self, took_s: float) -> None:
-        """Account for time spent on its frames outside its slices."""
-        self._owe(self._debt_s + took_s)
 
     def _owe(self, debt_s: float) -> None:
         # Twice the limit at most, so that heavy use is forgiven in a second.

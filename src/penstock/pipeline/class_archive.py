@@ -77,7 +77,7 @@ def archive_options(java: Java, jars: Path, version: str, folder: Path) -> list[
             return [f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces", *_COMMON]
         if shutil.disk_usage(folder).free >= _ROOM_BYTES and _is_claimed(recorded):
             return [f"-XX:ArchiveClassesAtExit={recorded}", *_COMMON]
-    except OSError:
+    except (OSError, UnicodeError):
         return []
     return []
 

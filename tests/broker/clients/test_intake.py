@@ -522,3 +522,15 @@ def test_what_was_published_just_before_the_broker_stops_is_delivered() -> None:
     overlay._act("pb", overlay.brokers["pb"].shutdown(now_ms=overlay.now_ms))
     assert subscriber.numbers() == [1, 2]
     assert acknowledged(publisher) == [2]
+
+
+def test_messages_that_are_costly_to_match_wait_for_no_others() -> None:
+    overlay = chain("pb", "sb")
+    subscriber = overlay.client("pb")
+    for number in range(200):
+        subscriber.subscribe(number, f"number + {number} > 0 OR number * {number} > 1")
+    publisher = overlay.client("pb", "a")
+    turn = OneTurn(overlay, "pb")
+    turn.publish(publisher, 1)
+    assert overlay.brokers["pb"].status().counts["published"] == 1
+    turn.end()

@@ -40,6 +40,8 @@ _WINDOW_S: Final = 0.5
 _RATE_S_MAX: Final = 1e9
 _WINDOW_BYTES_MIN: Final = 2_000
 """A slowed publisher may always have this much in flight."""
+_CHEAP_EFFORT: Final = 500
+"""Where matching a message takes more than this, about 0.2 ms, none waits for others: its own publisher pays for it."""
 _GATHERED_MAX: Final = 16
 """This many messages are sent on at once: a larger batch would hardly cost less for each. Fewer wait for others."""
 
@@ -59,6 +61,7 @@ class Intake:
         self._settings = rooms.settings
         self._connections = rooms.connections
         self._router = rooms.router
+        self._subscribers = rooms.subscribers
         self._pubends = rooms.pubends
         self._judge = Judge(rooms.pubends)
         self._guaranteed = guaranteed
@@ -199,7 +202,7 @@ class Intake:
         else:
             # A list that is still extended must not be that of a frame.
             gathered = self._gathered[pubend] = (list(bodies), list(decoded))
-        if len(gathered[0]) >= _GATHERED_MAX:
+        if len(gathered[0]) >= _GATHERED_MAX or self._subscribers.effort > _CHEAP_EFFORT:
             self.send_on(now_ms=now_ms)
 
     @property

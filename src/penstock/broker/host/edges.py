@@ -61,6 +61,7 @@ class Edges:
         self.due = Due(self.next_deadline)
         self.sampling = Due(self.next_sample)
         """When to measure how far a doubt horizon has come."""
+        self._turn = 0
         self._is_spent = False
         """Whether catch-ups have more to deliver than fits into one turn."""
         self._groups: dict[str, NackGroup] = {}
@@ -211,6 +212,8 @@ class Edges:
             self._is_spent = True
             self._paused_ms = share.resume_ms
             self.due.by(share.resume_ms)
+            # Another one is first in the next slice.
+            edge.catch_ups.append(edge.catch_ups.pop(0))
         for catch_up in list(edge.catch_ups):
             self.counts["catch_ups_met"] += edge.join(catch_up)
 
@@ -379,7 +382,11 @@ class Edges:
         if paused:
             self._paused_ms = None
             self._is_spent = False
-            return list(self.edges)
+            # Another one is first in the next slice.
+            self._turn += 1
+            pubends = list(self.edges)
+            start = self._turn % len(pubends) if pubends else 0
+            return pubends[start:] + pubends[:start]
         wishes = [(pubend, edge.next_deadline()) for pubend, edge in self.edges.items() if pubend in self._troubled]
         return [pubend for pubend, due_ms in wishes if due_ms is not None and due_ms <= now_ms]
 

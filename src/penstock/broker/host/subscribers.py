@@ -245,6 +245,11 @@ class Subscribers:
         """The number of subscriptions that want what applications publish."""
         return len(self._index)
 
+    @property
+    def effort(self) -> int:
+        """The effort of the conditions that no index answers, for each message; in the unit of ``selectors.effort``."""
+        return self._index.effort
+
     def _looked_up(self, attributes: Attributes) -> Matches:
         self.matched += 1
         if self._stopwatch is None or self.matched % _TIMED_EVERY:
