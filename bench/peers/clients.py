@@ -1,7 +1,8 @@
 """Measures client libraries: a Python program publishes messages and reads them back, beside a broker of its own.
 
-All programs run on the event loop of the standard library, on the processors that the broker does not have. A program
-that does not read every message never ends, and is invalid when its time is up.
+All programs run on the processors that the broker does not have, and on the event loop of the standard library, except
+that the blocking client has a loop of its own. A program that does not read every message never ends, and is invalid
+when its time is up.
 """
 
 from __future__ import annotations

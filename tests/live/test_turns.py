@@ -182,7 +182,8 @@ def test_what_messages_cost_after_their_slice_is_a_part_of_their_price() -> None
         pace.note(1, 10e-6, now_s=1.0)
         pace.charge(1e-3)
     assert pace.weight_max * 1e-3 < 2 * TURN_S
-    assert not pace.is_heavy
+    seen = [pace.is_heavy]
     pace.charge(5e-3)
-    assert pace.is_heavy
+    seen.append(pace.is_heavy)
+    assert seen == [False, True]
     assert pace.weight_max == 1
