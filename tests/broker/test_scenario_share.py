@@ -49,6 +49,14 @@ def follower(overlay: Overlay, broker: str, selector: str, name: str = "D") -> T
     return client
 
 
+def begin_a_commit(overlay: Overlay) -> None:
+    """Publishes a message whose commit is done at the next ``sync``; reads go on, later commits wait behind it."""
+    publisher = overlay.client("pb")
+    overlay.syncs = False
+    publisher.publish({"number": BEHIND})
+    overlay.syncs = True
+
+
 def wait_for_the_first(overlay: Overlay, client: TestClient) -> None:
     for _ in range(1_000):
         if client.numbers():
@@ -165,12 +173,8 @@ def test_a_host_keeps_no_more_than_its_window_for_a_client_that_does_not_read() 
 
 def test_a_commit_that_takes_for_ever_slows_a_catch_up_and_does_not_stop_it() -> None:
     overlay = with_a_long_log("pb")
-    publisher = overlay.client("pb")
+    begin_a_commit(overlay)
     client = overlay.client("pb")
-    overlay.syncs = False
-    publisher.publish({"number": BEHIND})
-    # Reads go on; commits wait behind the first one.
-    overlay.syncs = True
     client.say(f.Subscribe(1, "number >= 0", otherwise=0))
     wait_for_the_first(overlay, client)
     overlay.wait(15)
@@ -184,12 +188,8 @@ def test_a_commit_that_takes_for_ever_slows_a_catch_up_and_does_not_stop_it() ->
 
 def test_a_catch_up_continues_when_the_commit_is_done() -> None:
     overlay = with_a_long_log("pb")
-    publisher = overlay.client("pb")
+    begin_a_commit(overlay)
     client = overlay.client("pb")
-    overlay.syncs = False
-    publisher.publish({"number": BEHIND})
-    # Reads go on; commits wait behind the first one.
-    overlay.syncs = True
     client.say(f.Subscribe(1, "number >= 0", otherwise=0))
     wait_for_the_first(overlay, client)
     assert len(client.numbers()) < BEHIND // 3
@@ -200,12 +200,9 @@ def test_a_catch_up_continues_when_the_commit_is_done() -> None:
 
 def test_catch_ups_take_turns() -> None:
     overlay = with_a_long_log("pb")
-    publisher = overlay.client("pb")
     # Many members each, so that a slice is short.
     groups = [[overlay.client("pb", f"c{group}.{member}") for member in range(40)] for group in range(3)]
-    overlay.syncs = False
-    publisher.publish({"number": BEHIND})
-    overlay.syncs = True
+    begin_a_commit(overlay)
     for group in groups:
         for client in group:
             client.say(f.Subscribe(1, "number >= 0", otherwise=0))

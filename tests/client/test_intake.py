@@ -24,7 +24,8 @@ class Threads(Bench):
 
     def __init__(self, credit_bytes: int) -> None:
         super().__init__(credit_bytes)
-        self.intake = Intake(self.session, self.publisher, threading.Lock())
+        self.lock = threading.Lock()
+        self.intake = Intake(self.session, self.publisher, self.lock)
         self.queue = self.session.publishing
         self.calls: list[Callable[[], None]] = []
 
@@ -35,6 +36,18 @@ class Threads(Bench):
         """The identifiers of all messages in the publish queue, sent or not."""
         queue: Any = self.queue
         return [decode_id(body) for part in (*queue._wire, *queue._runs) for body in part.bodies]
+
+
+def test_the_count_of_messages_waits_for_nobody() -> None:
+    """In a forked child, a thread that does not exist there may hold the lock for ever."""
+    bench = Threads(credit_bytes=1_000)
+    bench.take(1)
+    found: list[int] = []
+    with bench.lock:
+        asking = threading.Thread(target=lambda: found.append(bench.intake.published), daemon=True)
+        asking.start()
+        asking.join(timeout=10)
+    assert found == [1]
 
 
 def test_messages_are_fetched_together_in_their_order() -> None:

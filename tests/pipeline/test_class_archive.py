@@ -124,6 +124,12 @@ def test_nothing_is_done_where_a_path_would_need_quotes(machine: Machine, tmp_pa
     assert archive_options(machine.java, machine.jars, "4.0", tmp_path / "a folder") == []
 
 
+def test_nothing_is_done_where_a_path_is_not_utf_8(machine: Machine, tmp_path: Path) -> None:
+    jars = tmp_path / os.fsdecode(b"jars\xff")
+    jars.mkdir()
+    assert archive_options(machine.java, jars, "4.0", machine.folder) == []
+
+
 @pytest.mark.parametrize(("value", "is_on"), [("off", False), ("OFF", False), ("0", False), ("", True), ("on", True)])
 def test_the_environment_turns_archives_off(value: str, is_on: bool) -> None:
     assert is_wanted({"PENSTOCK_CLASS_ARCHIVE": value}) is is_on
