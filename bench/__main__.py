@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 
 from bench import (
+    carrying,
     catch_up,
     durable,
     live,
@@ -51,6 +52,7 @@ BENCHES: dict[str, _Bench] = {
     "storage": storage.run,
     "live": live.run,
     "durable": durable.run,
+    "carrying": carrying.run,
     "catch-up": catch_up.run,
     "spark-source": spark_source.run,
     "sweep": sweep.run,

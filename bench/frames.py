@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -183,7 +184,9 @@ class Hostile:
         self.role = rng.choice(("client", "client", "neighbour", "neighbour", "liar", "nobody"))
         self._kinds = {"client": _CLIENT_KINDS, "neighbour": _LINK_KINDS}.get(self.role, _KINDS)
         self._bad_share = rng.choice((0.0, 0.02, 0.2, 1.0))
-        self._updates = self._published = 0
+        self._updates = 0
+        self._published: Counter[str] = Counter()
+        """How many messages it has sent to each pubend."""
 
     def stream(self, count: int) -> bytes:
         """The bytes of about this many frames."""
@@ -212,11 +215,12 @@ class Hostile:
     def _frame(self, kind: type[Any]) -> f.Frame:
         rng = self._rng
         if kind is f.Publish:
+            bodies, pubend = _bodies(rng), rng.choice(("", "b1.a", "b1.log", "b2.a", "b9"))
             if self._publisher and rng.random() < 0.1:
-                self._published = max(self._published, rng.choice(BIG))
-            bodies, first = _bodies(rng), min(self._published + 1, 2**64 - 1)
-            self._published += len(bodies)
-            return f.Publish(first, bodies, rng.choice(("", "b1.a", "b1.log", "b9")))
+                self._published[pubend] = max(self._published[pubend], rng.choice(BIG))
+            first = min(self._published[pubend] + 1, 2**64 - 1)
+            self._published[pubend] += len(bodies)
+            return f.Publish(first, bodies, pubend)
         if kind is f.FilterUpdate and rng.random() < 0.9:
             self._updates += 1
             version, base = rng.randrange(-1, 9), rng.choice((-1, -1, -1, 0, 1))
@@ -241,7 +245,7 @@ def _mutated(rng: Random) -> bytes:
 
 
 def _oversized(rng: Random) -> bytes:
-    return struct.pack(">IB", rng.choice((0, FRAME_BYTES_MAX + 1, 2**32 - 1)), rng.randrange(7))
+    return struct.pack(">IB", rng.choice((0, FRAME_BYTES_MAX + 1, 2**32 - 1)), rng.randrange(8))
 
 
 def _unknown(rng: Random) -> bytes:
@@ -268,6 +272,10 @@ def _frame(rng: Random, kind: type[Any]) -> f.Frame:
         return f.Horizons(rng.randrange(2**16), rng.randrange(2**64), rng.randbytes(4 * rng.randrange(3)))
     if kind is f.LogAnswer:
         return _log(rng)
+    if kind is f.Carry:
+        return _carry(rng)
+    if kind is f.Handed:
+        return _handed(rng)
     if kind in (f.ReadRequest, f.LogRequest) and rng.random() < 0.9:
         return _reading(rng, kind)
     return any_frame(rng, kind, odd_share=0.1)
@@ -281,6 +289,38 @@ def _reading(rng: Random, kind: type[Any]) -> f.ControlFrame:
     if kind is f.ReadRequest:
         return f.ReadRequest(number, rng.choice(_PUBENDS), first, last, text, size)
     return f.LogRequest(rng.choice(_PUBENDS), rng.choice(_HOSTS), number, first, last, size, text)
+
+
+def _carry(rng: Random) -> f.Carry:
+    """Messages of a publisher on their way to a pubend: often the next of a round, else of any round and number."""
+    bodies = _bodies(rng)
+    large = rng.choice((0, 2**31, 2**62 - 1, 2**62, 2**62 + 1, 2**64 - 1))
+    numbers = rng.choice(((1, 0, 1), (1, 1, 2), (1, 0, 3), (2, 0, 1), (large, 0, 1), (1, large, large), (1, 0, large)))
+    return f.Carry(
+        rng.choice(_PUBENDS[:-1]),
+        # A neighbour that names no host would lose its link.
+        rng.choice(_HOSTS[:-1]),
+        rng.choice((b"", b"me", b"me", bytes(32))),
+        rng.choice(("mallory", "")),
+        numbers,
+        bodies,
+        is_first=rng.random() < 0.5,
+        asks=rng.random() < 0.5,
+    )
+
+
+def _handed(rng: Random) -> f.Handed:
+    """Messages for a member of a group, which nobody here is, or for a host farther on."""
+    bodies = _bodies(rng)
+    ticks = [rng.randrange(2**62) for _ in bodies]
+    large = rng.choice((0, 1, 2**31, 2**62, 2**62 + 1, 2**64 - 1))
+    attempts = [rng.choice((1, 1, 2, large)) for _ in bodies]
+    member = rng.choice((b"", b"me", bytes(16), bytes(32), bytes(33)))
+    # A neighbour that names no host would lose its link.
+    host = rng.choice(_HOSTS[:-1])
+    return f.Handed(
+        rng.choice(_PUBENDS[:-1]), host, member, (1, 1, rng.choice((1, large)), large), ticks, attempts, bodies
+    )
 
 
 def _log(rng: Random) -> f.LogAnswer:
@@ -319,8 +359,9 @@ def _bodies(rng: Random) -> list[bytes]:
     return bodies
 
 
+_NO_FRAMES: Final = ("DurableEntry", "KnowledgeKind")
 _KINDS: Final[tuple[type[Any], ...]] = tuple(
-    getattr(f, name) for name in f.__all__ if isinstance(getattr(f, name), type) and name != "KnowledgeKind"
+    getattr(f, name) for name in f.__all__ if isinstance(getattr(f, name), type) and name not in _NO_FRAMES
 )
 _CLIENT_KINDS: Final = (
     f.Publish,
@@ -334,6 +375,10 @@ _CLIENT_KINDS: Final = (
     f.ReadRequest,
     f.SurveyRequest,
     f.TraceRequest,
+    f.Rewound,
+    f.Join,
+    f.Join,
+    f.Verdicts,
 )
 _LINK_KINDS: Final = (
     f.FilterUpdate,
@@ -356,4 +401,13 @@ _LINK_KINDS: Final = (
     f.TraceQuestion,
     f.TraceQuestion,
     f.TraceAnswer,
+    f.Carry,
+    f.Carry,
+    f.Carried,
+    f.Handed,
+    f.WorkAsk,
+    f.WorkJoined,
+    f.WorkLeave,
+    f.WorkVerdicts,
+    f.WorkOutcomes,
 )

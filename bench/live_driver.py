@@ -17,7 +17,7 @@ from struct import Struct
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from bench.live_load import STAMP, Expected, Ring
+from bench.live_load import STAMP, Expected, Load, Ring
 from penstock.protocol.codec import FrameReader, encode_frame
 from penstock.protocol.frames import (
     PROTOCOL_VERSION,
@@ -26,12 +26,26 @@ from penstock.protocol.frames import (
     Publish,
     PublishAck,
     Refused,
+    Rewind,
     Subscribe,
     Subscribed,
     Welcome,
+    carried_credit,
 )
 
-__all__ = ["PENSTOCK", "Dialect", "Driver", "DriverError", "Publisher", "Receiver", "Receiving", "Sender", "Sending"]
+__all__ = [
+    "PENSTOCK",
+    "Connection",
+    "Dialect",
+    "Driver",
+    "DriverError",
+    "NamingDialect",
+    "Publisher",
+    "Receiver",
+    "Receiving",
+    "Sender",
+    "Sending",
+]
 
 _HEAD: Final = Struct(">IBHI")
 """The beginning of a delivery: length, kind, pubend, number of messages. A shorter frame waits for those after it."""
@@ -41,6 +55,7 @@ _DELIVER: Final = 3
 _BUFFER_BYTES: Final = 1024 * 1024
 _SETUP_S: Final = 120.0
 _TAIL_S: Final = 60.0
+_POLL_S: Final = 0.05
 _BATCHES_PER_TURN: Final = 4
 _UNDERWAY_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of deliveries that may be in flight: enough to keep the broker busy, and far from its bounds."""
@@ -125,30 +140,33 @@ class Dialect(Protocol):
         ...
 
 
-class _Connection:
+class Connection:
     """A socket that has been welcomed."""
 
-    def __init__(self, port: int, name: str) -> None:
+    def __init__(self, port: int, name: str, *, publisher: bytes = b"") -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=_SETUP_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = FrameReader()
-        self.socket.sendall(encode_frame(Hello(PROTOCOL_VERSION, "client", name, "")))
+        self.socket.sendall(encode_frame(Hello(PROTOCOL_VERSION, "client", name, "", publisher=publisher)))
         self.welcome = self.wait_for(Welcome, 1)[0]
 
     def wait_for(self, kind: type[_Kind], count: int) -> list[_Kind]:
         """Read until ``count`` frames of a kind have arrived."""
         found: list[_Kind] = []
         while len(found) < count:
-            data = self.socket.recv(_BUFFER_BYTES)
-            for frame in self.reader.feed(data) if data else (Goodbye("eof", "the broker closed the connection"),):
-                if isinstance(frame, Goodbye | Refused):
-                    raise DriverError(f"the broker said {frame}")
-                if isinstance(frame, kind):
-                    found.append(frame)
+            found += [frame for frame in self.read() if isinstance(frame, kind)]
         return found
 
+    def read(self) -> Iterator[Any]:
+        """Read what is there, as frames."""
+        data = self.socket.recv(_BUFFER_BYTES)
+        for frame in self.reader.feed(data) if data else (Goodbye("eof", "the broker closed the connection"),):
+            if isinstance(frame, Goodbye | Refused):
+                raise DriverError(f"the broker said {frame}")
+            yield frame
 
-class Receiver(_Connection):
+
+class Receiver(Connection):
     """A subscriber that counts what it receives."""
 
     def __init__(
@@ -251,8 +269,8 @@ class Sender:
 class Publisher(Sender):
     """A publisher that sends as far as its credit goes."""
 
-    def __init__(self, port: int, name: str) -> None:
-        connection = _Connection(port, name)
+    def __init__(self, port: int, name: str, *, connection: Connection | None = None) -> None:
+        connection = connection or Connection(port, name)
         welcome = connection.welcome
         identity = welcome.publisher.to_bytes(4) + welcome.broker_number.to_bytes(4)
         super().__init__(connection.socket, credit=welcome.credit_bytes, identity=identity)
@@ -283,8 +301,51 @@ class Publisher(Sender):
                 if isinstance(frame, PublishAck):
                     self.credit += frame.credit_bytes
                     self.acknowledged = frame.sequence
-                elif isinstance(frame, Goodbye | Refused):
+                elif isinstance(frame, Goodbye | Refused | Rewind):
                     raise DriverError(f"the broker said {frame}")
+
+
+class NamingPublisher(Publisher):
+    """A publisher that does as the client library does: it names its pubend, and has an identity of its own."""
+
+    def __init__(self, port: int, name: str, pubend: str) -> None:
+        connection = Connection(port, name, publisher=name.encode())
+        while pubend not in connection.welcome.pubends and pubend not in {
+            each[0] for each in connection.welcome.others
+        }:
+            # The broker has just started, and has not heard of the others yet.
+            connection.socket.close()
+            time.sleep(_POLL_S)
+            connection = Connection(port, name, publisher=name.encode())
+        super().__init__(port, name, connection=connection)
+        if pubend not in connection.welcome.pubends:
+            self.credit = carried_credit(self.credit)
+        self._pubend = pubend.encode()
+
+    def _taken(self, load: Ring, place: int, count: int) -> bytes:
+        assert isinstance(load, Load), "only our own messages name a pubend"
+        frame = load.frame(self.sent + 1, place, count, time.time_ns(), self._identity, self._pubend)
+        self.sent += count
+        self.credit -= load.body_bytes * count
+        return frame
+
+    def _question(self) -> bytes:
+        return encode_frame(Publish(self.sent + 1, [], self._pubend.decode()))
+
+
+class NamingDialect:
+    """Penstock's own protocol, with a pubend that publishers name."""
+
+    def __init__(self, pubend: str) -> None:
+        self._pubend = pubend
+
+    def receiver(self, port: int, name: str, wanted: Sequence[str]) -> Receiver:
+        """Connect a subscriber."""
+        return Receiver(port, name, wanted)
+
+    def publisher(self, port: int, name: str) -> NamingPublisher:
+        """Connect a publisher."""
+        return NamingPublisher(port, name, self._pubend)
 
 
 class _PenstockDialect:

@@ -65,7 +65,9 @@ class Load:
         """One message as encoded bytes."""
         return self._rows[place, 4:].tobytes()
 
-    def frame(self, first: int, place: int, count: int, stamp_ns: int, identity: bytes = b"") -> bytes:
+    def frame(
+        self, first: int, place: int, count: int, stamp_ns: int, identity: bytes = b"", pubend: bytes = b""
+    ) -> bytes:
         """A batch of messages from a place in the ring, numbered from ``first``, all with this time stamp.
 
         The identity of a publisher is the prefix of the identifiers of its messages.
@@ -75,7 +77,8 @@ class Load:
             rows[:, _IDENTITY] = np.frombuffer(identity, np.uint8)
         rows[:, -STAMP.size :] = np.frombuffer(STAMP.pack(stamp_ns), np.uint8)
         content = rows.tobytes()
-        return _HEAD.pack(15 + len(content), 1, first, 0, len(rows)) + content
+        head = _HEAD.pack(15 + len(pubend) + len(content), 1, first, len(pubend), len(rows))
+        return b"".join((head, pubend, content))
 
 
 @dataclass(slots=True, frozen=True)

@@ -24,12 +24,17 @@ from penstock.cli.progress import ProgressReporter
 from penstock.model.errors import MisuseError
 from penstock.sim.delivery import DeliveryCampaign
 from penstock.sim.migration_campaign import MigrationCampaign
+from penstock.sim.sharing_campaign import SharingCampaign
 
 __all__ = ["main", "mutate"]
 
 _SOURCES: Final = Path(__file__).resolve().parent.parent / "src"
 _SEEDS: Final = 200
-_CAMPAIGNS: Final[dict[str, type[DeliveryCampaign]]] = {"delivery": DeliveryCampaign, "migration": MigrationCampaign}
+_CAMPAIGNS: Final[dict[str, type[DeliveryCampaign | SharingCampaign]]] = {
+    "delivery": DeliveryCampaign,
+    "migration": MigrationCampaign,
+    "sharing": SharingCampaign,
+}
 
 
 class _Found(NamedTuple):

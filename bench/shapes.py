@@ -13,6 +13,7 @@ from msgspec import inspect
 
 from penstock.model.names import is_client_name
 from penstock.protocol import frames as f
+from penstock.protocol.control import Control
 
 __all__ = ["BIG", "HOSTS", "KINDS", "PUBENDS", "SELECTORS", "STARTED_MS", "any_frame", "any_tick"]
 
@@ -58,8 +59,9 @@ _WORDS: Final = {
     "role": ("client", "broker"),
     "mechanism": ("ajil", "balancing", "token", "congestion"),
 }
+_FEW: Final = 10
 KINDS: Final[tuple[type[Any], ...]] = tuple(
-    each for name in f.__all__ if isinstance(each := getattr(f, name), type) and hasattr(each, "__struct_fields__")
+    each for name in f.__all__ if isinstance(each := getattr(f, name), type) and issubclass(each, Control)
 )
 """All kinds of control frames."""
 
@@ -83,7 +85,13 @@ def _value(rng: Random, info: inspect.Type, name: str, odd_share: float) -> Any:
     if isinstance(info, inspect.Metadata):
         return _value(rng, info.type, name, odd_share)
     if isinstance(info, inspect.IntType):
+        if not is_odd and info.le is not None and info.le < _FEW:
+            # One of a few kinds.
+            return rng.randint(info.ge or 0, info.le)
         return rng.choice(BIG) if is_odd else _number(rng, name)
+    if isinstance(info, inspect.StructType):
+        parts = {each.name: _value(rng, each.type, each.name, odd_share) for each in info.fields}
+        return info.cls(**parts)
     if isinstance(info, inspect.StrType):
         return _text(rng, info, name, is_odd=is_odd)
     if isinstance(info, inspect.VarTupleType):

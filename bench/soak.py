@@ -44,6 +44,7 @@ from penstock.sim.delivery import DeliveryCampaign
 from penstock.sim.delivery_run import DeliveryRun, Failure
 from penstock.sim.migration_campaign import MigrationCampaign
 from penstock.sim.probes import missed
+from penstock.sim.sharing_campaign import SharingCampaign
 
 __all__ = ["DELIVERY", "EXIT_CODES", "main"]
 
@@ -55,7 +56,9 @@ CAMPAIGNS: Final[dict[str, Callable[[Random], object]]] = {
     "overlay": lambda rng: Campaign(rng.getrandbits(32)).run(),
     "congestion": lambda rng: CongestionCampaign(rng.getrandbits(32)).run(),
     "migration": lambda rng: _sound(MigrationCampaign(rng.getrandbits(32))),
+    "sharing": lambda rng: _sound(SharingCampaign(rng.getrandbits(32))),
     "balancing": lambda rng: _sound(BalancingCampaign(rng.getrandbits(32))),
+    "balancing-heads": lambda rng: _sound(BalancingCampaign(rng.getrandbits(32), with_heads=True)),
 }
 EXIT_CODES: Final = {Failure.CRASH: 3, Failure.BROKEN_LAW: 1, Failure.NO_PROGRESS: 2}
 """Exit codes by failure, the worst first."""
@@ -165,7 +168,7 @@ def _failures_of(name: str, seed: int) -> list[tuple[Failure, str]]:
     return []
 
 
-def _sound(campaign: DeliveryCampaign) -> None:
+def _sound(campaign: DeliveryCampaign | SharingCampaign) -> None:
     run = campaign.run()
     if run.failure is Failure.NO_PROGRESS:
         raise NoProgressError(run.story())

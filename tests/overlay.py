@@ -5,6 +5,7 @@ Each test of one side of the protocol thereby tests the other side, too. Time mo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count, pairwise
@@ -39,7 +40,8 @@ class TestClient:
     heard: list[f.Frame] = field(default_factory=list)
     closed: Close | None = None
     reads: bool = True
-    published: int = 0
+    published: Counter[str] = field(default_factory=Counter)
+    """How many messages it has sent to each pubend."""
     ids: MessageIdSource | None = None
     """Of its messages; made by the number that its broker has given it."""
 
@@ -62,12 +64,19 @@ class TestClient:
         """What could not be granted: the request, its number and why."""
         return [(each.request, each.number, each.reason) for each in self.heard if isinstance(each, f.Refused)]
 
-    def publish(self, *messages: Mapping[str, AttributeValue], pubend: str = "", system: bool = False) -> None:
+    def publish(
+        self,
+        *messages: Mapping[str, AttributeValue],
+        pubend: str = "",
+        system: bool = False,
+        expires: float | None = None,
+    ) -> None:
         make = Message.system if system else Message
         ids = self.source()
-        bodies = [encode_body(ids.next(self.overlay.now_ms), make(each, b"payload")) for each in messages]
-        self.say(f.Publish(self.published + 1, bodies, pubend))
-        self.published += len(bodies)
+        made = [make(each, b"payload", expires=expires) for each in messages]
+        bodies = [encode_body(ids.next(self.overlay.now_ms), each) for each in made]
+        self.say(f.Publish(self.published[pubend] + 1, bodies, pubend))
+        self.published[pubend] += len(bodies)
 
     def source(self, broker: int = 0) -> MessageIdSource:
         """Its identifiers, by the number that it was given; as if made at another broker, if one is named."""
@@ -95,6 +104,106 @@ class TestClient:
 
     def messages(self) -> list[dict[str, AttributeValue]]:
         return [decode_attributes(body) for each in self.heard if isinstance(each, f.Deliver) for body in each.bodies]
+
+
+class Publisher:
+    """A publisher to one pubend that does what brokers tell it: keeps what is not acknowledged, and sends it again."""
+
+    def __init__(self, overlay: Overlay, broker: str, pubend: str, *, name: str = "feed", identity: bytes = b"me"):
+        self._overlay, self._pubend = overlay, pubend
+        self._name, self._identity = name, identity
+        self._ids: MessageIdSource | None = None
+        self.bodies: list[bytes] = []
+        """All that were not refused: the place of each is its number, from 1 on."""
+        self.sent = self.acknowledged = 0
+        """The numbers of the last message that was sent, and of the last one that was acknowledged."""
+        self.credit_bytes = self.window_bytes = self.full_bytes = 0
+        self.reasons: list[str] = []
+        self.rewinds: list[f.Rewind] = []
+        self._refused: dict[int, str] = {}
+        self.refusals: list[str] = []
+        self.connect(broker)
+
+    def connect(self, broker: str) -> None:
+        """Goes to a broker, with all that is not acknowledged."""
+        self.client = self._overlay.client(broker, self._name, publisher=self._identity)
+        self._heard = 0
+        self.sent = self.acknowledged
+        self.window_bytes = 0
+        (welcome,) = (each for each in self.client.heard if isinstance(each, f.Welcome))
+        is_near = self._pubend in welcome.pubends
+        full_bytes = welcome.credit_bytes if is_near else f.carried_credit(welcome.credit_bytes)
+        self.credit_bytes = self.full_bytes = full_bytes
+        if self._ids is None:
+            self._ids = MessageIdSource(welcome.publisher, welcome.broker_number)
+        self.go_on()
+
+    def publish(self, *numbers: int, size: int = 0, is_sent: bool = True) -> None:
+        """Publishes messages with these numbers as attributes, each at least of a size; or keeps them for later."""
+        assert self._ids is not None
+        for number in numbers:
+            message = Message({"number": number}, bytes(size))
+            self.bodies.append(encode_body(self._ids.next(self._overlay.now_ms), message))
+        if is_sent:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Hears all that was said, and sends what there is credit for."""
+        while self._heard < len(self.client.heard) or self._send():
+            for frame in self.client.heard[self._heard :]:
+                self._heard += 1
+                self._hear(frame)
+
+    def ask(self) -> None:
+        """Wants an acknowledgement as soon as everything is settled."""
+        self.client.say(f.Publish(self.sent + 1, [], self._pubend))
+        self.go_on()
+
+    def _send(self) -> bool:
+        waiting = self.bodies[self.acknowledged : self.sent]
+        room = min(self.credit_bytes, self.window_bytes - sum(map(len, waiting)) if self.window_bytes else 2**40)
+        batch: list[bytes] = []
+        # A message that is larger than the window goes alone.
+        may_be_larger = not waiting and (self.credit_bytes >= self.full_bytes or 0 < self.window_bytes <= room)
+        for body in self.bodies[self.sent :]:
+            if sum(map(len, batch)) + len(body) > room and (batch or not may_be_larger):
+                break
+            batch.append(body)
+        if not batch or self.client.closed is not None:
+            return False
+        self.credit_bytes -= sum(map(len, batch))
+        first = self.sent + 1
+        self.sent += len(batch)
+        self.client.say(f.Publish(first, batch, self._pubend))
+        return True
+
+    def _hear(self, frame: f.Frame) -> None:
+        match frame:
+            case f.PublishAck(sequence, credit_bytes, self._pubend):
+                assert self.acknowledged <= sequence <= self.sent, f"{sequence} is acknowledged of {self.sent}"
+                self.acknowledged = sequence
+                self.credit_bytes += credit_bytes
+            case f.HeldBack(reason, window_bytes, self._pubend):
+                self.reasons.append(reason)
+                self.window_bytes = window_bytes
+            case f.Refused("publish", number, reason, count, self._pubend):
+                self._refused |= dict.fromkeys(range(number, number + count), reason)
+            case f.Rewind(number, answer_to, self._pubend):
+                self._rewind(frame)
+                self.client.say(f.Rewound(answer_to, self._pubend))
+            case _:
+                pass
+
+    def _rewind(self, frame: f.Rewind) -> None:
+        assert self.acknowledged < frame.number <= self.sent + 1
+        self.rewinds.append(frame)
+        self.credit_bytes += sum(map(len, self.bodies[frame.number - 1 : self.sent]))
+        if frame.credit_bytes >= 0:
+            self.credit_bytes = frame.credit_bytes
+        self.bodies = [body for number, body in enumerate(self.bodies, start=1) if number not in self._refused]
+        self.refusals += self._refused.values()
+        self._refused = {}
+        self.sent = frame.number - 1
 
 
 class Overlay:
@@ -225,6 +334,19 @@ class Overlay:
             self.now_ms = max(self.now_ms, due_ms)
             self._act(name, self.brokers[name].on_deadline(now_ms=self.now_ms))
         self.now_ms = end_ms
+
+    def run(self, milliseconds: int, *publishers: Publisher, every_ms: int = 10) -> None:
+        """Lets time pass while publishers hear and send."""
+        for _ in range(milliseconds // every_ms):
+            self.wait(every_ms)
+            for each in publishers:
+                each.go_on()
+
+    def logged(self, pubend: str) -> list[AttributeValue]:
+        """The attribute ``number`` of all messages in the log of a pubend, which is called after its broker."""
+        disk = self.disks[pubend.partition(".")[0]]
+        found, _, _ = disk.read(pubend, 1_000_000 << 16, 2**62, 2**40)
+        return [decode_attributes(body)["number"] for _, body in found]
 
     def links(self) -> list[tuple[str, str]]:
         return list(self._links)

@@ -81,6 +81,23 @@ def test_the_quick_start_does_what_it_says(tmp_path: Path) -> None:
     assert "→ reader" in done.stdout
 
 
+@pytest.mark.live
+def test_the_recipes_do_what_they_say(tmp_path: Path) -> None:
+    done = run(script_of((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")), tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in (
+        "resized 1.png\nresized 2.png\nresized 3.png\n",
+        "given up: twelve because attempt 2 by ",
+        "YHOO costs 18.2\n",
+        "sum 42\nsum 100\n",
+        "total 100\n",
+        "d1 does blink\nd2 does sleep\n",
+    ):
+        assert line in done.stdout, done.stdout + done.stderr
+    assert "1 dropped" in done.stderr
+    assert done.stdout.count("celsius=21.5") == 2
+
+
 def test_the_readme_does_what_it_says(tmp_path: Path) -> None:
     done = run(script_of((ROOT / "README.md").read_text(encoding="utf-8")), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

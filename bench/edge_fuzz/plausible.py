@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any, Final
 
@@ -27,10 +28,13 @@ _CLIENT_KINDS: Final = (
     f.SurveyRequest,
     f.StatusRequest,
     f.TraceRequest,
-    f.RefusedAck,
+    f.Rewound,
     f.Heartbeat,
     f.Moved,
     f.MoveFailed,
+    f.Join,
+    f.Join,
+    f.Verdicts,
 )
 _LINK_KINDS: Final = (
     f.FilterProbe,
@@ -53,6 +57,13 @@ _LINK_KINDS: Final = (
     f.MechanismMessage,
     f.Heartbeat,
     f.FilterAck,
+    f.Carried,
+    f.WorkAsk,
+    f.WorkAsk,
+    f.WorkJoined,
+    f.WorkLeave,
+    f.WorkVerdicts,
+    f.WorkOutcomes,
 )
 
 
@@ -92,7 +103,8 @@ class Client(Plausible):
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
         self._publisher = rng.choice((b"", b"publisher", bytes(16)))
-        self._sequence = 1
+        self._sent: Counter[str] = Counter()
+        """How many messages it has sent to each pubend."""
 
     def opening(self) -> list[f.Frame]:
         """Its hello, as a client."""
@@ -104,12 +116,13 @@ class Client(Plausible):
         rng = self._rng
         if rng.random() >= 0.4:
             return self._control(rng.choice(_CLIENT_KINDS))
-        first = self._sequence
+        pubend = rng.choice(("", "b1.a", "b1.log", "b2.a", "b2.log", "nowhere"))
         bodies = [] if rng.random() < 0.2 else self._bodies()
-        self._sequence += len(bodies)
+        first = self._sent[pubend] + 1
+        self._sent[pubend] += len(bodies)
         if self._publisher and rng.random() < self._odd_share:
             first = rng.choice((0, 2**62, 2**63, 2**64 - 1))
-        return encode_frame(f.Publish(first, bodies, rng.choice(("", "b1.a", "b1.log"))))
+        return encode_frame(f.Publish(first, bodies, pubend))
 
 
 class Neighbour(Plausible):
@@ -120,6 +133,7 @@ class Neighbour(Plausible):
         self._name = name
         self._incarnation, self._states, self._updates, self._version = rng.randrange(1, 2**20), 0, 0, 0
         self._tick = any_tick(rng)
+        self._round, self._carried = 1, 0
         self.identity = (9, 2)
 
     def opening(self) -> list[f.Frame]:
@@ -130,7 +144,10 @@ class Neighbour(Plausible):
     def part(self) -> bytes:
         """News of filters, links and streams."""
         rng = self._rng
-        makers = (self._update, self._update, self._forward, self._knowledge, self._knowledge, self._log_answer)
+        makers = (
+            *(self._update, self._update, self._forward, self._knowledge, self._knowledge),
+            *(self._log_answer, self._carry, self._carry, self._settle, self._handed),
+        )
         if rng.random() < 0.5:
             return rng.choice(makers)()
         if rng.random() < 0.05:
@@ -181,6 +198,40 @@ class Neighbour(Plausible):
         ticks = self._ticks(len(bodies))
         number, host = self._rng.randrange(4), self._rng.choice(("b1", "b3"))
         return encode_frame(f.LogAnswer(f"{self._name}.log", host, number, (first, self._tick), ticks, bodies))
+
+    def _carry(self) -> bytes:
+        """Messages of one of its own publishers, or a question; now and then it begins anew, or skips some."""
+        rng = self._rng
+        if is_first := not self._carried or rng.random() < 0.1:
+            self._round += 1
+        if rng.random() < self._odd_share:
+            self._carried += rng.choice((-1, 1, 2**40))
+        bodies = self._bodies() if rng.random() < 0.8 else []
+        after = max(self._carried, 0)
+        numbers = (self._round, after, after + 1 + (rng.random() < 0.1))
+        self._carried += len(bodies)
+        pubend, publisher = rng.choice(("b1.log", "b1.log", "b1.a", "b3.a")), rng.choice((b"me", b"me", b""))
+        return encode_frame(
+            f.Carry(pubend, self._name, publisher, "feed", numbers, bodies, is_first=is_first, asks=rng.random() < 0.3)
+        )
+
+    def _handed(self) -> bytes:
+        """Messages for a member of a group at the broker, or farther on."""
+        rng = self._rng
+        bodies = self._bodies()
+        member, host = rng.choice((b"me", bytes(16))), rng.choice(("b1", "b3"))
+        numbers = (rng.randrange(3), rng.randrange(3), rng.randrange(3), rng.randrange(9))
+        attempts = [rng.randrange(1, 4) for _ in bodies]
+        ticks = self._ticks(len(bodies))
+        return encode_frame(f.Handed(f"{self._name}.log", host, member, numbers, ticks, attempts, bodies))
+
+    def _settle(self) -> bytes:
+        """An answer to what was carried here, for a round that may be the present one: rounds begin with the time."""
+        rng = self._rng
+        given: dict[str, object] = {"pubend": f"{self._name}.log", "host": "b1"}
+        if rng.random() < 0.5:
+            given["round"] = STARTED_MS + rng.randrange(100)
+        return self._control(f.Carried, **given)
 
     def _ticks(self, count: int) -> list[int]:
         first = self._tick + 1

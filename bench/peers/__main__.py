@@ -29,6 +29,7 @@ from bench.peers.postgres import Postgres
 from bench.peers.rabbitmq import RabbitMq
 from bench.peers.redis_server import RedisServer
 from bench.peers.rounds import Outcome, rows_of
+from bench.peers.working import WORK_PEERS, measure_work, work_title
 from bench.peers.workloads import GROUPS, workloads
 from penstock.cli.console import FAILURE, console
 
@@ -51,6 +52,8 @@ _FULL: Final = Length(warm_up_s=3.0, measured_s=5.0)
 _QUICK: Final = Length(warm_up_s=0.3, measured_s=1.0)
 _CLIENT_MESSAGES: Final = 100_000
 _CLIENT_MESSAGES_QUICK: Final = 5_000
+_JOBS: Final = 50_000
+_JOBS_QUICK: Final = 2_000
 _INTERRUPTED: Final = 130
 
 
@@ -93,6 +96,11 @@ def _cases(group: str, skipped: dict[str, str], *, seed: int, quick: bool) -> It
         for name in workload.peers:
             if name not in skipped:
                 yield _Case(group, workload.title, name, name, partial(measure, PEERS[name], workload, length))
+    if group == "work":
+        jobs = _JOBS_QUICK if quick else _JOBS
+        for name in WORK_PEERS:
+            if name not in skipped:
+                yield _Case(group, work_title(jobs), name, name, partial(measure_work, PEERS[name], jobs, seed=seed))
     if group == "clients":
         count = _CLIENT_MESSAGES_QUICK if quick else _CLIENT_MESSAGES
         for library in LIBRARIES:

@@ -1,4 +1,4 @@
-"""NATS, by its text protocol, without JetStream.
+"""NATS, by its text protocol; without JetStream, except as a work queue (``jetstream``).
 
 Messages are published without headers, as most clients do: attributes are part of the payload, which the server does
 not look at. It has subjects and no selectors. The server pings a new connection after two seconds, which is answered
@@ -15,6 +15,13 @@ from typing import Final
 from bench.live_driver import Dialect, DriverError
 from bench.live_load import STAMP
 from bench.peers.endpoints import PeerPublisher, PeerReceiver, connected, exchange
+from bench.peers.jetstream import (
+    JetStreamPublisher,
+    JetStreamWorker,
+    configuration,
+    open_stream,
+    stream_publish_head,
+)
 from bench.peers.message import PeerMessage, PeerRing
 from bench.peers.peer import Peer, Service
 from bench.peers.server import Server, running
@@ -41,24 +48,40 @@ class NatsServer(Peer):
         """Run a server of its own, without a cluster."""
         (port,) = free_ports(1)
         settings = folder / "nats.conf"
-        settings.write_text(f'host: "127.0.0.1"\nport: {port}\nping_interval: "10m"\n', encoding="utf-8")
+        text = f'host: "127.0.0.1"\nport: {port}\nping_interval: "10m"\n'
+        if service is Service.WORK:
+            text += configuration(str(folder / "jetstream"))
+        settings.write_text(text, encoding="utf-8")
         with running([self.program, "-c", str(settings)], port=port, folder=folder) as server:
             yield server
 
     def dialect(self, service: Service, *, kept: Sequence[str] = ()) -> Dialect:
         """The text protocol of NATS."""
-        return _Nats()
+        return _Nats(has_streams=service is Service.WORK)
 
     def ring(self, messages: Sequence[PeerMessage], service: Service) -> PeerRing:
         """Encode messages."""
+        if service is Service.WORK:
+            return PeerRing((stream_publish_head(each) for each in messages), _LINE)
         return PeerRing((publish_head(each) for each in messages), _LINE)
 
     def delivery_bytes(self, message: PeerMessage) -> int:
         """The size of a delivery to the first subscription of a connection."""
         return len(message_head(message)) + STAMP.size + len(_LINE)
 
+    def open_queue(self, port: int, topic: str) -> None:
+        """Make a stream, and a consumer for workers to share."""
+        open_stream(port, topic)
+
+    def worker(self, port: int, name: str, topic: str, prefetch: int) -> JetStreamWorker:
+        """Connect a worker that pulls jobs."""
+        return JetStreamWorker(port, name, topic, prefetch)
+
 
 class _Nats:
+    def __init__(self, *, has_streams: bool) -> None:
+        self._has_streams = has_streams
+
     def receiver(self, port: int, name: str, wanted: Sequence[str]) -> PeerReceiver:
         connection = connected(port)
         subscriptions = b"".join(b"SUB %b %d\r\n" % (topic.encode(), number) for number, topic in enumerate(wanted, 1))
@@ -66,6 +89,8 @@ class _Nats:
         return NatsReceiver(connection)
 
     def publisher(self, port: int, name: str) -> PeerPublisher:
+        if self._has_streams:
+            return JetStreamPublisher(port)
         connection = connected(port)
         exchange(connection, _CONNECT + _PING, _is_ponged)
         return _NatsPublisher(connection)

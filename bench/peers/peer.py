@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,14 +12,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from bench.live_driver import Dialect
 from bench.live_load import Ring
 from bench.peers.message import PeerMessage
 from bench.peers.server import Server
 
-__all__ = ["Interest", "Peer", "Service", "install", "version_of"]
+__all__ = ["Interest", "Peer", "Service", "Working", "install", "version_of"]
 
 
 class Service(Enum):
@@ -30,6 +31,35 @@ class Service(Enum):
     """Subscriptions to one topic by its content, nothing kept."""
     DURABLE = "durable"
     """Every message synced before it is acknowledged."""
+    WORK = "work"
+    """The same, in a queue from which each message goes to one worker, who acknowledges it."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether messages are kept on disk."""
+        return self in (Service.DURABLE, Service.WORK)
+
+
+class Working(Protocol):
+    """A worker of any protocol, connected and ready to take jobs."""
+
+    @property
+    def socket(self) -> socket.socket:
+        """The connection."""
+        ...
+
+    @property
+    def done(self) -> int:
+        """Jobs that it has done, as far as its protocol tells."""
+        ...
+
+    def on_readable(self) -> None:
+        """Read what is there, and acknowledge each job; raises if the broker does what it must not do."""
+        ...
+
+    def finish(self) -> None:
+        """Wait until the broker has read all acknowledgements."""
+        ...
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +102,14 @@ class Peer(ABC):
     def delivery_bytes(self, message: PeerMessage) -> int | None:
         """The size of every delivery of this message; None if it varies, so that frames must be counted."""
         return None
+
+    def open_queue(self, port: int, topic: str) -> None:
+        """Make a queue that keeps what is published on a topic until workers have done it."""
+        raise NotImplementedError(f"{self.name} has no work queues, or none that we measure")
+
+    def worker(self, port: int, name: str, topic: str, prefetch: int) -> Working:
+        """Connect a worker to the queue, which has some jobs at a time."""
+        raise NotImplementedError(f"{self.name} has no work queues, or none that we measure")
 
     def missing(self) -> str:
         """Why it cannot be measured here; empty if it can."""

@@ -3,7 +3,8 @@
 Best effort: a transient, exclusive queue for each subscriber, bound to ``amq.direct`` by its topics, and consumers
 without acknowledgements. Durable: quorum queues on this one node, which sync before they confirm, persistent messages
 and publisher confirms; consumers do not acknowledge, as the subscribers of Penstock in this workload do not either. A
-durable message is stored once for each queue it goes to, where Penstock has one log for all.
+durable message is stored once for each queue it goes to, where Penstock has one log for all. Workers share one quorum
+queue, and acknowledge each message by itself.
 
 The name service of Erlang (epmd) is a process of ours, too, and does not outlive the benchmark.
 """
@@ -11,7 +12,7 @@ The name service of Erlang (epmd) is a process of ours, too, and does not outliv
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from bench.live_driver import Dialect
 from bench.peers.amqp import (
     FRAME_END,
     AmqpReceiver,
+    AmqpWorker,
     ConfirmedPublisher,
     call,
     logged_in,
@@ -81,13 +83,29 @@ class RabbitMq(Peer):
 
     def dialect(self, service: Service, *, kept: Sequence[str] = ()) -> Dialect:
         """AMQP 0-9-1."""
-        return _Amqp(is_durable=service is Service.DURABLE, kept=kept)
+        return _Amqp(is_durable=service.is_durable, kept=kept)
 
     def ring(self, messages: Sequence[PeerMessage], service: Service) -> PeerRing:
         """Encode messages."""
-        is_durable = service is Service.DURABLE
-        heads = (publish_head(each, exchange_name=_EXCHANGE, is_durable=is_durable) for each in messages)
+        heads = (publish_head(each, exchange_name=_EXCHANGE, is_durable=service.is_durable) for each in messages)
         return PeerRing(heads, FRAME_END)
+
+    def open_queue(self, port: int, topic: str) -> None:
+        """Make a quorum queue; the publisher binds it."""
+        with closing(logged_in(port)) as connection:
+            for request, answer in _Amqp(is_durable=True, kept=[]).queue(_kept(topic), [topic]):
+                call(connection, request, answer)
+
+    def worker(self, port: int, name: str, topic: str, prefetch: int) -> AmqpWorker:
+        """Consume from the quorum queue."""
+        connection = logged_in(port)
+        call(connection, method(60, 10, bytes(4) + prefetch.to_bytes(2) + b"\0"), (60, 11))
+        return AmqpWorker(connection, _kept(topic), name)
+
+
+def _kept(topic: str) -> str:
+    """The name of the queue that keeps a topic."""
+    return f"kept-{topic}"
 
 
 class _Amqp:
@@ -97,7 +115,7 @@ class _Amqp:
 
     def receiver(self, port: int, name: str, wanted: Sequence[str]) -> PeerReceiver:
         connection = logged_in(port)
-        for request, answer in self._queue(name, wanted):
+        for request, answer in self.queue(name, wanted):
             call(connection, request, answer)
         call(connection, method(60, 20, b"\0\0" + short(name) + short("") + bytes([_NO_ACK]) + table({})), (60, 21))
         return AmqpReceiver(connection)
@@ -107,12 +125,12 @@ class _Amqp:
         if not self._is_durable:
             return PeerPublisher(connection)
         for topic in self._kept:
-            for request, answer in self._queue(f"kept-{topic}", [topic]):
+            for request, answer in self.queue(_kept(topic), [topic]):
                 call(connection, request, answer)
         call(connection, method(85, 10, b"\0"), (85, 11))
         return ConfirmedPublisher(connection, window_bytes=_WINDOW_BYTES)
 
-    def _queue(self, name: str, topics: Sequence[str]) -> Iterator[tuple[bytes, tuple[int, int]]]:
+    def queue(self, name: str, topics: Sequence[str]) -> Iterator[tuple[bytes, tuple[int, int]]]:
         """Declare a queue and bind it: requests, each with the method that answers it."""
         flags, kind = (_DURABLE, table({"x-queue-type": "quorum"})) if self._is_durable else (_EXCLUSIVE, table({}))
         yield method(50, 10, b"\0\0" + short(name) + bytes([flags]) + kind), (50, 11)

@@ -18,6 +18,7 @@ __all__ = ["TARGETS", "Figure", "Target", "Verdict", "verdicts"]
 _OURS: Final = "Penstock"
 _UNTRACKED: Final = "Penstock, nothing recorded"
 _TOPICS: Final = "200 → 500, 5,000 messages/s"
+_WORK: Final = "50,000 jobs, 8 workers"
 _CLIENTS: Final = "100,000 messages"
 
 
@@ -90,6 +91,7 @@ def _targets() -> Iterator[Target]:
     yield from _fan_out_targets()
     yield from _selector_targets()
     yield from _durable_targets()
+    yield from _work_targets()
     for service in ("best effort", "guaranteed"):
         yield Target(
             f"client library, {service}: messages/s beside nats-py",
@@ -136,6 +138,13 @@ def _durable_targets() -> Iterator[Target]:
         ours, other = (Figure("acknowledged", workload, each, "messages_per_s") for each in (_OURS, "RabbitMQ"))
         yield Target(f"acknowledged, {workload}: messages/s beside RabbitMQ", ours, bound, other)
     yield Target("topics, durable: p99 in ms", Figure("durable-topics", _TOPICS, _OURS, "p99_ms"), 8.0, is_at_most=True)
+
+
+def _work_targets() -> Iterator[Target]:
+    jobs, jobs_of_rabbit = (Figure("work", _WORK, each, "jobs_per_s") for each in (_OURS, "RabbitMQ"))
+    yield Target("work queue: jobs/s beside RabbitMQ", jobs, 1.0, jobs_of_rabbit)
+    cpu, cpu_of_rabbit = (Figure("work", _WORK, each, "cpu_us") for each in (_OURS, "RabbitMQ"))
+    yield Target("work queue: CPU beside RabbitMQ", cpu, 1.0, cpu_of_rabbit, is_at_most=True)
 
 
 TARGETS: Final = tuple(_targets())

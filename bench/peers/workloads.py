@@ -73,6 +73,17 @@ GROUPS: Final[dict[str, Group]] = {
         {"messages_per_s": "messages/s", "cpu_us": "CPU µs/message", "p50_ms": "p50 ms", "p99_ms": "p99 ms"},
         "cpu_us",
     ),
+    "work": Group(
+        "work queue: durable jobs, each for one of eight workers, who acknowledge it",
+        {
+            "jobs_per_s": "jobs/s",
+            "cpu_us": "CPU µs/job",
+            "busy": "busy",
+            "publish_per_s": "published/s",
+            "publish_cpu_us": "publishing CPU µs/job",
+        },
+        "jobs_per_s",
+    ),
     "clients": Group(
         "client libraries: one Python program publishes messages and reads them back",
         {"messages_per_s": "messages/s end to end", "client_cpu_us": "client CPU µs/message"},
@@ -112,7 +123,7 @@ class Workload:
 
 
 def workloads(group: str, *, seed: int, quick: bool) -> list[Workload]:
-    """The workloads of a group; none for client libraries, which are programs and not driven."""
+    """The workloads of a group; none for work queues and client libraries, which are driven otherwise."""
     match group:
         case "topics":
             brokers = (*_BOTH_WAYS, "mosquitto", "Redis", "NATS", "ActiveMQ", "RabbitMQ")

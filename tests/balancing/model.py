@@ -102,6 +102,9 @@ class ModelHost:
             covering.add(each.selector)
         return tuple(map(str, covering))[:count_max]
 
+    def has_movable(self) -> bool:
+        return bool(self.clients)
+
     def begin_sampling(self, covering: Sequence[Selector], samples_max: int, may_go: MayGo) -> None:
         gathered: dict[str, list[int]] = {}
         for connection, each in self.clients.items():

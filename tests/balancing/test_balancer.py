@@ -10,7 +10,7 @@ from balancing.model import Model, ModelHost
 from penstock.balancing.balancer import Balancer, Trails
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import Phase
-from penstock.balancing.messages import Done, End, Letter, Moving, Reply, Request
+from penstock.balancing.messages import Done, End, Letter, Moving, Reply, Request, Watch
 from penstock.balancing.metrics import Load
 from penstock.balancing.pie import Pie
 from penstock.balancing.ports import Note, Publish
@@ -148,6 +148,26 @@ def test_a_partner_that_vanishes_after_its_reply_ends_the_session_by_time() -> N
     alone.run(total // 2 + 12)
     assert not alone.has_session()
     assert alone.state() is State.STABILIZING
+
+
+def test_who_has_nobody_to_give_away_asks_nobody() -> None:
+    alone = Alone()
+    alone.host.has_movable = lambda: False  # type: ignore[method-assign]
+    for _ in range(20):
+        alone.pie()
+        assert not asked_for(alone.run(1))
+    del alone.host.has_movable
+    assert alone.until_asked()
+
+
+def test_only_letters_of_the_right_scope_are_believed() -> None:
+    alone = Alone()
+    alone.run(3)
+    assert not alone.send(Letter("b", "a", 7, Request("input"), is_global=True))
+    alone.send(Letter("h", "a", 0, Watch(("far",))))
+    assert (alone.has_session(), alone.host.watched) == (False, ())
+    alone.send(Letter("h", "a", 0, Watch(("far",)), is_global=True))
+    assert alone.host.watched == ("far",)
 
 
 def test_a_session_in_which_nobody_asked_is_ended_at_once() -> None:

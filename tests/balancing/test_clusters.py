@@ -158,6 +158,16 @@ def test_letters_that_cannot_be_right_are_counted() -> None:
     assert len(said) == 1
 
 
+def test_a_head_does_not_open_its_cluster_to_a_group_of_heads() -> None:
+    head = Head()
+    said = head.wait(6, EDGE, CALM)
+    request = next(each.attributes for each in said if each.attributes.get("$kind") == "request")  # type: ignore[attr-defined]
+    reply = Reply(Figures(0.0, 0, 0.0, 1.0, 0.0, 0.0), "", ("$heads",))
+    said = head.send(Letter("h2", "h1", int(request["$session"]), reply, is_global=True))
+    assert kinds(said) == ["end"]
+    assert head.watched() == ()
+
+
 def test_a_partner_that_vanishes_ends_the_session_by_time() -> None:
     head = Head()
     head.hear(EDGE)

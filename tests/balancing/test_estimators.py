@@ -76,6 +76,11 @@ def test_noise_promises_nothing_impossible() -> None:
     assert DelayFit().line(10, 0.0) == (0.0, 0.0)
 
 
+def test_a_broker_without_subscriptions_has_a_delay_and_no_slope() -> None:
+    assert DelayFit().line(0, 0.02) == (0.02, 0.0)
+    assert DelayFit().line(10, 0.02) == (0.0, 0.0), "nothing was measured with subscriptions"
+
+
 def test_figures_come_from_what_was_measured() -> None:
     meter, fit = LoadMeter(window_ms=10_000, output_bandwidth=1000), DelayFit()
     meter.add(Measurement(0, 0, 0, 0, 0, 100))

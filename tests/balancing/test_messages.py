@@ -105,6 +105,13 @@ def test_a_number_that_cannot_move_is_refused() -> None:
         Letter.read(letter.attributes(), letter.payload())
 
 
+@pytest.mark.parametrize("name", ["$heads", "", "a\nb"])
+def test_what_is_no_cluster_of_edges_cannot_be_watched(name: str) -> None:
+    letter = Letter("h1", "e1", 0, Watch(("c2", name)), is_global=True)
+    with pytest.raises(MalformedError, match="is no name of a cluster"):
+        Letter.read(letter.attributes(), letter.payload())
+
+
 def test_the_address_of_a_letter_can_be_read_by_itself() -> None:
     attributes = Letter("e1", "e2", 7, Done()).attributes()
     assert address_of({**attributes, "$kind": "attack"}) == ("e1", "e2", 7)

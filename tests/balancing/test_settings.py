@@ -25,6 +25,9 @@ def test_defaults_are_the_papers() -> None:
     [
         ({"lower_overload": 0.96}, "lower_overload 0.96 is above higher_overload 0.95"),
         ({"role": "tail"}, "role is 'tail', must be head, edge or empty"),
+        ({"cluster": "$heads"}, "cluster is '\\$heads', must not begin with \\$: that is for groups of heads"),
+        ({"heads": "a b"}, "heads is 'a b', must be empty or letters, digits, dots, hyphens, underscores"),
+        ({"heads": "$heads"}, "heads is '\\$heads', must be empty or"),
         ({"delay_model": "wild"}, "delay_model is 'wild', must be one of fitted, proportional"),
         ({"peer_ms": 15_000}, "peer_ms 15000 is less than two PIE intervals of 10000 ms"),
         ({"smoothing_ms": 500}, "smoothing_ms 500 is less than measure_ms 1000"),
@@ -47,6 +50,12 @@ def test_role_and_cluster_follow_the_configured_neighbours() -> None:
     assert settings.cluster_of("alone", ()) == "alone"
     assert BalancingSettings(role="edge").cluster_of("e1", ("h1", "h2")) == "h1"
     assert BalancingSettings(cluster="west").cluster_of("e1", ("h1",)) == "west"
+
+
+def test_a_group_of_heads_is_named_as_no_cluster_can_be() -> None:
+    assert BalancingSettings().group == "$heads"
+    assert BalancingSettings(heads="west").group == "$west"
+    assert BalancingSettings(heads="").group == ""
 
 
 def test_every_parameter_is_explained() -> None:

@@ -126,3 +126,26 @@ def test_what_a_rule_lets_see_narrows_what_is_asked_for() -> None:
     either = Selector.parse("price > 5 OR region = 'us'") & allowed
     assert allowed.covers(either)
     assert not either.matches({"price": 6, "region": "us"})
+
+
+@pytest.mark.parametrize(
+    ("name", "credential", "missing"),
+    [
+        ("feed", "secret", ""),
+        ("feed", "", "no token"),
+        ("feed", "wrong", "wrong token"),
+        ("nobody", "secret", "unknown name"),
+        ("nobody", "", "unknown name"),
+    ],
+)
+def test_the_operator_is_told_what_a_client_lacks(name: str, credential: str, missing: str) -> None:
+    access = Access(tokens={"feed": "secret"})
+    assert access.missing_proof(name, credential, "") == missing
+    assert access.refusal(name) == f"name {name!r}: wrong or missing token"
+
+
+def test_a_certificate_that_names_nobody_is_what_is_missing() -> None:
+    access = Access(certificates=True)
+    assert access.missing_proof("feed", "secret", "") == "no certificate with exactly one name"
+    assert access.missing_proof("feed", "", "feed") == ""
+    assert "certificate" in access.refusal("feed")

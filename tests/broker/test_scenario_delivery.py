@@ -255,7 +255,7 @@ class Story:
                 each.connect(overlay)
         if "pb" in missing:
             self.publisher = overlay.client("pb", publisher=b"me")
-            self.publisher.published = self.acknowledged
+            self.publisher.published[""] = self.acknowledged
             if repeated := self.sent[self.acknowledged :]:
                 self.publisher.publish(*repeated)
 

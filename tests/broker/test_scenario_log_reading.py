@@ -144,8 +144,8 @@ def published(overlay: Overlay, batches: list[tuple[int, list[int]]]) -> dict[in
         overlay.wait(gap_ms)
         bodies = [encode_body(ids.next(0), Message({"number": next(numbers)}, bytes(size))) for size in sizes]
         if bodies:
-            publisher.say(f.Publish(publisher.published + 1, bodies))
-            publisher.published += len(bodies)
+            publisher.say(f.Publish(publisher.published[""] + 1, bodies))
+            publisher.published[""] += len(bodies)
     return numbered(overlay)
 
 

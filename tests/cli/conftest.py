@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,3 +20,13 @@ def brokers(tmp_path: Path) -> Iterator[Commands]:
     file.write_text(PLAN.toml(ports))
     with running(file, list(ports)) as nodes:
         yield Commands(file, ports, nodes)
+
+
+@pytest.fixture(autouse=True)
+def restored_logs() -> Iterator[None]:
+    """A command that configures the log writes to a stream that ends with it: later tests must not log there."""
+    logger = logging.getLogger("penstock")
+    handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.propagate = handlers, propagate
+    logger.setLevel(level)

@@ -123,3 +123,12 @@ def test_other_commands_do_not_wait_for_spark_to_be_imported() -> None:
     code = f"import sys, penstock.cli; print([name for name in {heavy} if name in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+def test_what_the_client_of_a_command_logs_is_not_shown_besides_its_own_message() -> None:
+    code = "from penstock.cli import main; main()"
+    command = [sys.executable, "-c", code, "publish", "penstock://127.0.0.1:1", "-a", "a=1"]
+    result = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("error: penstock://127.0.0.1:1: ")

@@ -56,24 +56,21 @@ def test_clients_go_to_the_brokers_of_the_same_kind_and_then_it_stops(site: Site
         assert site.nodes["sb1"].failure is None
 
 
-def test_a_broker_with_publishers_goes_on_and_says_so_unless_it_is_forced(site: Site) -> None:
-    with site.client("pb1", "feed") as feed:
+def test_publishers_go_too_and_keep_their_numbers(site: Site) -> None:
+    with site.client("sb1", "feed") as feed:
         feed.publish({"n": 1})
         feed.flush()
-        result = site.drain("pb1", "--to", "sb1")
-        assert result.exit_code == 1
-        assert "pb1 was not stopped: 1 publishing" in result.output
-        assert "client feed publishes here" in result.output
-        assert not site.nodes["pb1"].has_failed.is_set()
-        forced = site.drain("pb1", "--to", "sb1", "--force")
-        assert "pb1 stops: 0 clients have gone to sb1, 1 stayed" in forced.output
-        assert site.nodes["pb1"].has_failed.is_set()
+        result = site.drain("sb1", "--to", "pb1")
+        assert result.exit_code == 0, result.output
+        assert "sb1 stops: 1 clients have gone to pb1, 0 stayed" in result.output
+        feed.publish({"n": 2})
+        feed.flush()
+        assert (feed.broker, feed.counters.acknowledged, feed.counters.lost) == ("pb1", 2, 0)
 
 
 def test_a_broker_that_nobody_can_replace_is_not_drained(site: Site) -> None:
-    result = site.drain("pb1")
-    assert result.exit_code == 1
-    assert "no broker can take the clients of pb1: there is no other broker of its kind" in result.output
+    result = site.drain("pb1", "--to", "nosuch")
+    assert result.exit_code == 2
     assert site.drain("sb1", "--to", "sb1").exit_code == 2
     assert site.drain("nosuch").exit_code == 2
     assert site.nodes["sb1"].status().broker.migration.drain.on is False
@@ -88,3 +85,18 @@ def test_a_drain_can_be_called_off(site: Site) -> None:
         assert node.status().broker.migration.drain.on is True
         assert site.drain("sb1", "--cancel").exit_code == 0
         assert node.status().broker.migration.drain.on is False
+
+
+def test_a_broker_whose_client_stays_goes_on_and_says_so_unless_it_is_forced(site: Site) -> None:
+    node = site.nodes["sb1"]
+    node.broker.operate(Pin("reader"), now_ms=node.clock.now_ms())
+    with site.client("sb1", "reader") as client, client.subscribe("TRUE") as messages:
+        messages.ready()
+        result = site.drain("sb1")
+        assert result.exit_code == 1
+        assert "sb1 was not stopped: 1 pinned" in result.output
+        assert "client reader is pinned" in result.output
+        assert not node.has_failed.is_set()
+        forced = site.drain("sb1", "--force")
+        assert "sb1 stops: 0 clients have gone to sb2, 1 stayed" in forced.output
+        assert node.has_failed.is_set()

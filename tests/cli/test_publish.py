@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from client.scripted import ScriptedBroker, broker_in_a_thread
+from client.scripted import PUBEND, ScriptedBroker, broker_in_a_thread
 from commands import Commands
 from penstock.cli.app import app
 from penstock.model import MessageId
-from penstock.protocol.frames import Frame, Heartbeat, HeldBack, Publish, PublishAck, Refused
+from penstock.protocol.frames import Frame, Heartbeat, HeldBack, Publish, PublishAck, Refused, Rewind
 
 
 def published(brokers: Commands) -> int:
@@ -37,19 +37,27 @@ def test_streams_are_published_from_all_sources(brokers: Commands, tmp_path: Pat
         (["--quotes", str(file)], None),
         (["--jsonl", "-"], '{"a": 1}\n{"attributes": {"a": 2}, "payload": "x"}\n'),
         (["--payload", "-"], b"\x00\xff"),
+        (["--payload", "soon gone", "--expires", "30"], None),
     ]:
         result = brokers.run("publish", url, *arguments, stdin=stdin)
         assert (result.exit_code, result.stdout) == (0, ""), result.stderr
-    assert published(brokers) == 450 + 20 + 1 + 2 + 1
+    assert published(brokers) == 450 + 20 + 1 + 2 + 1 + 1
 
 
-def test_a_refusal_is_a_failure_with_its_reason(brokers: Commands) -> None:
-    result = brokers.run("publish", brokers.url("sb1"), "-a", "a=1")
-    assert result.exit_code == 1
-    assert "hosts no publishers" in result.stderr
-    result = brokers.run("publish", brokers.url("pb1"), "-a", "a=1", "--pubend", "nowhere")
-    assert result.exit_code == 1
-    assert "pb1.a, pb1.b" in result.stderr
+@pytest.mark.parametrize("pubend", [[], ["--pubend", "pb1.b"]])
+def test_a_broker_without_pubends_takes_messages_for_those_of_others(brokers: Commands, pubend: list[str]) -> None:
+    result = brokers.run("publish", brokers.url("sb1"), "-a", "a=1", *pubend)
+    assert result.exit_code == 0, result.stderr
+    assert "1 messages published, 1 acknowledged, in " in result.stderr
+    assert published(brokers) == 1
+
+
+@pytest.mark.parametrize("broker", ["pb1", "sb1"])
+def test_a_pubend_that_does_not_exist_is_misuse_and_those_that_do_are_named(brokers: Commands, broker: str) -> None:
+    result = brokers.run("publish", brokers.url(broker), "-a", "a=1", "--pubend", "nowhere")
+    assert result.exit_code == 2
+    assert "no pubend 'nowhere'; there are: pb1.a, pb1.b" in result.stderr
+    assert published(brokers) == 0
 
 
 def test_a_broken_line_ends_the_stream_with_its_number(brokers: Commands) -> None:
@@ -65,6 +73,8 @@ def test_a_broken_line_ends_the_stream_with_its_number(brokers: Commands) -> Non
         ["penstock://127.0.0.1:1", "--generate", "1", "-a", "a=1"],
         ["penstock://127.0.0.1:1", "-a", "a"],
         ["penstock://127.0.0.1:1", "-a", "$a=1"],
+        ["penstock://127.0.0.1:1", "-a", "a=1", "--expires", "0"],
+        ["penstock://127.0.0.1:1", "-a", "a=1", "--expires", "inf"],
         ["http://127.0.0.1:1", "-a", "a=1"],
     ],
 )
@@ -82,9 +92,8 @@ def test_a_broker_that_is_not_there_is_a_failure() -> None:
 
 def test_the_numbers_are_told_also_when_messages_were_refused() -> None:
     def refuse(frame: Publish) -> list[Frame]:
-        last = frame.first + len(frame.bodies) - 1
-        refused = Refused("publish", frame.first, "no", len(frame.bodies))
-        return [refused, PublishAck(last, 100)] if frame.bodies else []
+        refused = Refused("publish", frame.first, "no", len(frame.bodies), frame.pubend)
+        return [refused, Rewind(frame.first, 1, frame.pubend)] if frame.bodies else []
 
     with broker_in_a_thread(broker := ScriptedBroker({Publish: refuse})):
         result = CliRunner().invoke(app, ["publish", broker.address, "--generate", "3"])
@@ -93,10 +102,10 @@ def test_the_numbers_are_told_also_when_messages_were_refused() -> None:
 
 
 def test_why_the_broker_holds_publishers_back_is_told() -> None:
-    broker = ScriptedBroker({Publish: lambda _: [HeldBack("disk full")]})
+    broker = ScriptedBroker({Publish: lambda _: [HeldBack("disk full", 0, PUBEND)]})
     # At the second one the client has read what was answered to the first, and has told it.
     broker.heartbeat_ms = 300
-    over: list[Frame] = [HeldBack(""), PublishAck(1, 100)]
+    over: list[Frame] = [HeldBack("", 0, PUBEND), PublishAck(1, 100, PUBEND)]
     broker.answers[Heartbeat] = lambda _: over if len(broker.peer.of(Heartbeat)) > 1 else [Heartbeat()]
     with broker_in_a_thread(broker):
         result = CliRunner().invoke(app, ["publish", broker.address, "-a", "a=1"])

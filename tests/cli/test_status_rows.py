@@ -77,6 +77,20 @@ def test_a_session_and_the_last_decision_are_told() -> None:
     assert found["last decision"] == "12 to e2 (delay +0.25); first 3 x a = 1"
 
 
+def test_a_head_that_shares_its_own_clients_has_a_row_for_that() -> None:
+    head = {"role": "head", "cluster": "h", "state": "OK", "own": {**EDGE, "role": "head", "cluster": "$heads"}}
+    rows = list(balancing_rows({"h": broker_status({"mechanisms": {"balancing": head}})}))
+    cluster, own = (dict(zip(BALANCING, row, strict=True)) for row in rows)
+    assert (cluster["broker"], cluster["role"], cluster["cluster"], cluster["state"]) == ("h", "head", "h", "OK")
+    assert (own["broker"], own["role"], own["cluster"], own["state"]) == (
+        "h",
+        "head, own clients",
+        "group heads",
+        "BUSY",
+    )
+    assert (own["session"], own["moved"]) == ("moving with e2", "1,200")
+
+
 def test_overload_and_idleness_are_told() -> None:
     assert "(overload)" in balancing_row(last={**EDGE["last"], "overload": True, "cards": []})["last decision"]
     idle = balancing_row(session=None, last={}, counts={})

@@ -156,3 +156,14 @@ def test_live_brokers_tell_who_received_a_message_also_after_a_restart(tmp_path:
         after = told_of(message_id)
     for key in ("published_at", "routed_by", "receivers", "is_complete"):
         assert after[key] == before[key], key
+
+
+def test_a_broker_at_which_it_expired_says_so() -> None:
+    console = Console(width=100, file=StringIO())
+    answer = BrokerAnswer("b1", Evidence.YES, expired=True)
+    trace = replace(PLAIN, hops=(Hop("b1", None, Evidence.YES, is_counted=True, answer=answer),))
+    with console.capture() as captured:
+        console.print(shown_trace(trace))
+    assert "b1  routed, expired" in captured.get()
+    assert trace.expired_at == ("b1",)
+    assert msgspec.json.decode(trace_json(trace))["expired_at"] == ["b1"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from penstock.model.body import encode_body
+from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.protocol.codec import FrameReader, encode_frame
@@ -23,6 +23,9 @@ from penstock.protocol.frames import (
     PubendNames,
     Publish,
     PublishAck,
+    Refused,
+    Rewind,
+    Rewound,
     StatusReply,
     StatusRequest,
     Subscribe,
@@ -35,6 +38,10 @@ from penstock.session.settings import ClientSettings
 
 LIMIT_S = 60.0
 QUICK = ClientSettings(backoff_first_ms=1, backoff_max_ms=20)
+ONCE = ClientSettings(connect_timeout_ms=0)
+"""Each address is tried once."""
+PUBEND = "quotes"
+"""The pubend of a scripted broker, unless a test wants others."""
 
 _Result = TypeVar("_Result")
 
@@ -68,6 +75,12 @@ def deliver(number: int, *subscriptions: int, payload: bytes = b"") -> Deliver:
     """A message for these subscriptions; its number is also its tick."""
     numbers = b"".join(each.to_bytes(4) for each in subscriptions or (1,))
     return Deliver(0, [number], [numbers], [body_of(number, payload)])
+
+
+def acknowledgement(frame: Publish, count: int | None = None) -> PublishAck:
+    """The answer to a broker's having taken all messages of a frame, or only the first of them."""
+    bodies = frame.bodies[:count]
+    return PublishAck(frame.first + len(bodies) - 1, sum(map(len, bodies)), frame.pubend)
 
 
 class Peer(asyncio.Protocol):
@@ -126,9 +139,11 @@ class ScriptedBroker:
         self.credit_bytes = 2 * 1024 * 1024
         self.now_ms = 5_000
         self.name = "scripted"
-        # None: then nothing that was on the wire is sent again, unless a test wants it.
-        self.pubends: tuple[str, ...] = ()
-        self.best_effort: tuple[str, ...] = ()
+        self.pubends: tuple[str, ...] = (PUBEND,)
+        # Then nothing that was on the wire is sent again, unless a test wants it.
+        self.best_effort: tuple[str, ...] = (PUBEND,)
+        self.others: tuple[tuple[str, str, bool], ...] = ()
+        self.is_complete = True
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._failure: Exception | None = None
@@ -154,6 +169,8 @@ class ScriptedBroker:
             self.credit_bytes,
             self.pubends,
             self.best_effort,
+            self.others,
+            self.is_complete,
         )
 
     def fail(self, error: Exception) -> None:
@@ -178,8 +195,7 @@ class ScriptedBroker:
             case StatusRequest(number):
                 return [StatusReply(number, b'{"broker": "scripted"}')]
             case Publish():
-                size = sum(map(len, frame.bodies))
-                return [PublishAck(frame.first + len(frame.bodies) - 1, size)]
+                return [acknowledgement(frame)]
             case Goodbye():
                 return []
         return []
@@ -207,6 +223,44 @@ class ScriptedBroker:
             peer.cut()
         await until(lambda: all(peer.is_gone for peer in self.peers))
         await self._server.wait_closed()
+
+
+class RefusingBroker(ScriptedBroker):
+    """Refuses messages by their attribute ``n``, and has the others sent again without gaps."""
+
+    def __init__(self, is_bad: Callable[[object], bool]) -> None:
+        super().__init__({Hello: self._on_hello, Publish: self._on_publish, Rewound: self._on_rewound})
+        self._is_bad = is_bad
+        self._rounds = 0
+        self._ignores: dict[str, int] = {}
+        """Pubends to which nothing counts until the client has answered, with the round that it has to answer."""
+        self.taken: list[object] = []
+
+    def _on_hello(self, _: Hello) -> list[Frame]:
+        self._ignores.clear()
+        return [self.welcome()]
+
+    def _on_rewound(self, frame: Rewound) -> list[Frame]:
+        if frame.round == self._ignores.get(frame.pubend):
+            del self._ignores[frame.pubend]
+        return []
+
+    def _on_publish(self, frame: Publish) -> list[Frame]:
+        if frame.pubend in self._ignores:
+            return []
+        numbers = [decode_attributes(body)["n"] for body in frame.bodies]
+        bad = [place for place, number in enumerate(numbers) if self._is_bad(number)]
+        good = bad[0] if bad else len(numbers)
+        self.taken += numbers[:good]
+        if not bad:
+            return [acknowledgement(frame)]
+        self._rounds += 1
+        self._ignores[frame.pubend] = self._rounds
+        return [
+            acknowledgement(frame, good),
+            *(Refused("publish", frame.first + place, f"not {numbers[place]}", 1, frame.pubend) for place in bad),
+            Rewind(frame.first + good, self._rounds, frame.pubend),
+        ]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from client.scripted import LIMIT_S, QUICK, ScriptedBroker, deliver, run, until
+from client.scripted import LIMIT_S, ONCE, PUBEND, QUICK, ScriptedBroker, acknowledgement, deliver, run, until
 from live.certificates import Authority
 from live.support import with_port
 from penstock.broker.access import Access, Rule
@@ -24,10 +25,12 @@ from penstock.protocol.frames import (
     Frame,
     Goodbye,
     LogAnswer,
+    PubendPlaces,
     Publish,
     PublishAck,
     ReadRequest,
     Refused,
+    Rewind,
     StatusReply,
     StatusRequest,
     Subscribe,
@@ -44,8 +47,10 @@ from penstock.session.errors import (
     ClientError,
     ConnectionFailedError,
     RefusedError,
+    UnknownPubendError,
     WouldBlockError,
 )
+from penstock.session.publishing import PubendPlace
 from penstock.session.settings import ClientSettings
 
 STEPS_MAX = 500
@@ -101,14 +106,14 @@ def test_publish_waits_for_the_window_and_others_do_not_pass() -> None:
                     client.publish_nowait({"n": 3})
                 assert not large.done()
                 assert not small.done()
-                broker.peer.send(PublishAck(1, len(broker.peer.of(Publish)[0].bodies[0])))
+                broker.peer.send(acknowledgement(broker.peer.of(Publish)[0]))
                 await large
                 await until(lambda: len(broker.peer.of(Publish)) == 2)
                 assert not small.done()
-                broker.peer.send(PublishAck(2, len(broker.peer.of(Publish)[1].bodies[0])))
+                broker.peer.send(acknowledgement(broker.peer.of(Publish)[1]))
                 await small
                 await until(lambda: len(broker.peer.of(Publish)) == 3)
-                broker.peer.send(PublishAck(3, 0))
+                broker.peer.send(PublishAck(3, 0, PUBEND))
                 await client.flush()
                 assert numbers_in(broker.peer.of(Publish)) == [0, 1, 2]
 
@@ -127,7 +132,7 @@ def test_a_publisher_that_is_cancelled_while_it_waits_lets_the_next_one_go() -> 
                 tasks[0].cancel()
                 await asyncio.wait(tasks[:1])
                 del broker.answers[Publish]
-                broker.peer.send(PublishAck(1, len(broker.peer.of(Publish)[0].bodies[0])))
+                broker.peer.send(acknowledgement(broker.peer.of(Publish)[0]))
                 await tasks[1]
                 await client.flush()
                 assert numbers_in(broker.peer.of(Publish)) == [0, 2]
@@ -164,10 +169,9 @@ def test_refused_messages_are_reported_by_the_next_flush_and_only_by_it() -> Non
     async def test() -> None:
         def refuse(frame: Publish) -> list[Frame]:
             if not frame.bodies:
-                return [PublishAck(frame.first - 1, 0)]
-            last = frame.first + len(frame.bodies) - 1
-            refused = Refused("publish", frame.first, "may not publish", len(frame.bodies))
-            return [refused, PublishAck(last, sum(map(len, frame.bodies)))]
+                return []
+            refused = Refused("publish", frame.first, "may not publish", len(frame.bodies), frame.pubend)
+            return [refused, Rewind(frame.first, 1, frame.pubend)]
 
         async with ScriptedBroker({Publish: refuse}) as broker, connect(broker.address) as client:
             await client.publish({"n": 0})
@@ -183,7 +187,7 @@ def test_refused_messages_are_reported_by_the_next_flush_and_only_by_it() -> Non
 def test_leaving_the_client_reports_refused_messages_too() -> None:
     async def test() -> None:
         async with ScriptedBroker() as broker:
-            broker.answers[Publish] = lambda _: [Refused("publish", 1, "no"), PublishAck(1, 1)]
+            broker.answers[Publish] = lambda _: [Refused("publish", 1, "no", 1, PUBEND), Rewind(1, 1, PUBEND)]
             with pytest.raises(RefusedError):
                 async with connect(broker.address) as client:
                     await client.publish({"n": 0})
@@ -289,7 +293,7 @@ def test_a_client_that_cannot_connect_leaves_nothing_behind() -> None:
     async def test() -> None:
         async with ScriptedBroker() as broker:
             address = broker.address
-        client = connect(address)
+        client = connect(address, settings=ONCE)
         with pytest.raises(ConnectionFailedError):
             await client.open()
         with pytest.raises(ClientClosedError, match="could not connect"):
@@ -487,9 +491,11 @@ def test_messages_flow_through_two_real_brokers_by_content() -> None:
             assert [message.id for message in received] == ids[16:]
             assert (received[0].payload, received[0].pubend) == (b"16", "quotes")
             assert [(await everything.get()).attributes["volume"] for _ in range(100)] == list(range(100))
-            await publisher.publish({"a": 1}, pubend="nowhere")
-            with pytest.raises(RefusedError, match="no pubend 'nowhere' here"):
-                await publisher.flush()
+            with pytest.raises(UnknownPubendError, match="overlay test has no pubend 'nowhere'; there are: quotes"):
+                await publisher.publish({"a": 1}, pubend="nowhere")
+            await subscriber.publish({"symbol": "far", "volume": 0})
+            await subscriber.flush()
+            assert (await everything.get()).attributes["symbol"] == "far", "any broker takes messages for any pubend"
 
     run(test())
 
@@ -524,7 +530,7 @@ def test_a_real_broker_checks_tokens_and_narrows_what_is_seen() -> None:
         )
         async with BrokerNode(overlay, "b") as node:
             address = f"penstock://127.0.0.1:{node.address[1]}"
-            with pytest.raises(RefusedError, match="authentication failed"):
+            with pytest.raises(RefusedError, match=r"name 'bob': wrong or missing token$"):
                 await connect(address, name="bob", token=TOKENS["ann"]).open()
             with pytest.raises(RefusedError, match="this is overlay test, not other"):
                 await connect(address, name="bob", token=TOKENS["bob"], overlay="other").open()
@@ -555,8 +561,13 @@ def test_a_real_broker_is_reached_through_tls_by_those_who_trust_it(tmp_path: Pa
                 subscription = await client.subscribe("TRUE").ready()
                 await client.publish({"n": 1}, bytes(300_000))
                 assert len((await subscription.get()).payload) == 300_000
+            # At once: it does not get better by itself.
             with pytest.raises(ConnectionFailedError, match="certificate verify failed"):
-                await connect(address).open()
+                await connect(address, settings=ClientSettings(connect_timeout_ms=None)).open()
+            nameless = ssl.create_default_context(cafile=str(authority.issue("me").ca))
+            nameless.check_hostname = False
+            with pytest.raises(ConnectionFailedError, match="it may want another certificate"):
+                await connect(address, tls=nameless, settings=ONCE).open()
 
     run(test())
 
@@ -724,5 +735,70 @@ def test_what_the_task_raised_is_raised() -> None:
     async def test() -> None:
         with pytest.raises(ValueError, match="broken"):
             await finished(asyncio.create_task(fail()), hurry=lambda: None)
+
+    run(test())
+
+
+def test_a_client_knows_the_pubends_of_the_overlay() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            broker.pubends, broker.best_effort, broker.others = ("a", "b"), ("b",), (("c", "far", True),)
+            client = connect(broker.address, settings=QUICK)
+            assert client.pubends == {}
+            async with client:
+                places = {
+                    "a": PubendPlace("scripted", is_guaranteed=True),
+                    "b": PubendPlace("scripted", is_guaranteed=False),
+                    "c": PubendPlace("far", is_guaranteed=True),
+                }
+                assert client.pubends == places
+                broker.peer.send(PubendPlaces((("d", "far", False),), ("c",)))
+                await until(lambda: "d" in client.pubends)
+                assert [*client.pubends] == ["a", "b", "d"]
+                with pytest.raises(TypeError):
+                    client.pubends["e"] = places["a"]  # type: ignore[index]
+
+    run(test())
+
+
+def test_a_pubend_that_holds_back_its_publishers_keeps_nobody_from_publishing_to_another() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            broker.pubends, broker.credit_bytes = ("a", "b"), 100
+            broker.answers[Publish] = lambda frame: [] if frame.pubend == "a" else [acknowledgement(frame)]
+            async with connect(broker.address) as client:
+                await client.publish({"n": 0}, bytes(100), pubend="a")
+                waiting = asyncio.create_task(client.publish({"n": 1}, bytes(100), pubend="a"))
+                for number in range(20):
+                    await client.publish({"n": number}, bytes(50), pubend="b")
+                assert not waiting.done()
+                del broker.answers[Publish]
+                broker.peer.send(acknowledgement(next(each for each in broker.peer.of(Publish) if each.pubend == "a")))
+                await waiting
+                await client.flush()
+                assert numbers_in([each for each in broker.peer.of(Publish) if each.pubend == "a"]) == [0, 1]
+                assert numbers_in([each for each in broker.peer.of(Publish) if each.pubend == "b"]) == list(range(20))
+
+    run(test())
+
+
+def test_a_message_waits_while_nobody_knows_whether_its_pubend_exists() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            broker.is_complete = False
+            async with connect(broker.address) as client:
+                found = asyncio.create_task(client.publish({"n": 1}, pubend="far"))
+                missed = asyncio.create_task(client.publish({"n": 2}, pubend="nowhere"))
+                await client.publish({"n": 3})
+                await client.status()
+                assert (found.done(), missed.done()) == (False, False)
+                broker.peer.send(PubendPlaces((("far", "home", True),)))
+                await found
+                with pytest.raises(UnknownPubendError, match="no pubend 'nowhere'; there are: far, quotes"):
+                    await missed
+                with pytest.raises(UnknownPubendError):
+                    client.publish_nowait({"n": 4}, pubend="nowhere")
+                with pytest.raises(UnknownPubendError):
+                    await client.publish_many([Message({"n": 4})], pubend="nowhere")
 
     run(test())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Iterable
 
 from client.scripted import ScriptedBroker, deliver, run, until
-from penstock.client.connection import Connection
+from penstock.client.connection import Connection, is_hopeless
 from penstock.protocol.frames import Frame, Heartbeat
 
 
@@ -25,7 +27,7 @@ class Log:
     def on_writable(self, connection: Connection, *, is_writable: bool) -> None:
         self.heard.append(("writable", is_writable))
 
-    def on_gone(self, connection: Connection, problem: str) -> None:
+    def on_gone(self, connection: Connection, problem: str, error: Exception | None) -> None:
         self.heard.append(("gone", connection.number, problem))
 
 
@@ -94,3 +96,13 @@ def test_a_connection_without_a_transport_has_nothing_to_end() -> None:
         end()
     connection.resume_reading()
     assert (connection.is_made, connection.is_paused) == (False, False)
+
+
+def test_only_certificates_other_protocols_and_names_that_are_none_are_hopeless() -> None:
+    refused = ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required")
+    refused.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    broken = ssl.SSLError(1, "[SSL: BAD_RECORD_MAC]")
+    broken.reason = "BAD_RECORD_MAC"
+    hopeless = [refused, ssl.SSLCertVerificationError(1, "not trusted"), ValueError("label too long")]
+    assert all(map(is_hopeless, hopeless))
+    assert not any(map(is_hopeless, [broken, OSError(111, "refused"), socket.gaierror(-2, "no such host"), None]))

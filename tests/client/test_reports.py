@@ -8,34 +8,24 @@ from collections.abc import Callable
 
 import pytest
 
-from client.scripted import ScriptedBroker, broker_in_a_thread, run, until
+from client.scripted import RefusingBroker, ScriptedBroker, broker_in_a_thread, run, until
 from penstock.client.client import Client, connect
 from penstock.client.reports import NAMED_MAX, Reports, who_calls
 from penstock.client.sync import connect_sync
-from penstock.model.body import decode_attributes, encode_body
+from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
-from penstock.protocol.frames import Frame, Publish, PublishAck, Refused
+from penstock.protocol.frames import PROTOCOL_VERSION, PubendPlaces, Publish, Welcome
 from penstock.session.errors import ConnectionFailedError, RefusedError
-from penstock.session.publishing import PublishQueue
+from penstock.session.publish_queue import PublishQueue
+from penstock.session.publishing import Publishing
 from penstock.session.settings import ClientSettings
 
 QUIET = ClientSettings(linger_ms=50, backoff_first_ms=1)
 
 
 def refusing(is_bad: Callable[[object], bool]) -> ScriptedBroker:
-    """A broker that refuses messages by their number, one by one."""
-
-    def answer(frame: Publish) -> list[Frame]:
-        numbers = [decode_attributes(body)["n"] for body in frame.bodies]
-        refused: list[Frame] = [
-            Refused("publish", frame.first + place, f"not {number}")
-            for place, number in enumerate(numbers)
-            if is_bad(number)
-        ]
-        return [*refused, PublishAck(frame.first + len(numbers) - 1, sum(map(len, frame.bodies)))]
-
-    return ScriptedBroker({Publish: answer})
+    return RefusingBroker(is_bad)
 
 
 def is_negative(number: object) -> bool:
@@ -162,7 +152,7 @@ def test_closing_tells_what_nobody_has_heard_and_what_cannot_be_told_is_logged(
                 if flush:
                     with pytest.raises(RefusedError, match="not -1"):
                         await client.close()
-                    assert caplog.messages == []
+                    assert not [each for each in caplog.messages if "closed before a flush" in each]
                 else:
                     await client.close(flush=False)
                 idle.set()
@@ -170,7 +160,7 @@ def test_closing_tells_what_nobody_has_heard_and_what_cannot_be_told_is_logged(
                 idle.clear()
 
     run(test())
-    assert [each for each in caplog.messages if "messages refused: 1" in each]
+    assert [each for each in caplog.messages if "closed before a flush" in each and "messages refused: 1" in each]
 
 
 def test_what_may_be_lost_is_heard_by_the_task_that_published_it() -> None:
@@ -195,13 +185,30 @@ async def client_flushes(client: Client) -> None:
     await client.flush()
 
 
+def publishing_to(*pubends: str) -> Publishing:
+    publishing = Publishing(ClientSettings(linger_ms=0, batch_bytes=1_000_000))
+    greeting = Welcome(PROTOCOL_VERSION, "b1", "test", 11, 2, 50_000, 1_000, 10_000_000, pubends)
+    publishing.on_welcome(greeting, now_ms=0)
+    return publishing
+
+
+def queue_of(publishing: Publishing, pubend: str) -> PublishQueue:
+    queue = publishing.queue_for(pubend)
+    assert queue is not None
+    return queue
+
+
+def body(number: int) -> bytes:
+    return encode_body(MessageId(1, 1, 1 + number, 1), Message({}))
+
+
 def filled(count: int) -> tuple[PublishQueue, Reports]:
     """A queue with messages on the wire."""
-    queue = PublishQueue(linger_ms=0, batch_bytes=1_000_000)
-    queue.on_welcome(credit_bytes=10_000_000, now_ms=0)
-    reports = Reports(queue)
+    publishing = publishing_to("q")
+    queue = queue_of(publishing, "q")
+    reports = Reports(publishing)
     for number in range(count):
-        queue.put(encode_body(MessageId(1, 1, 1 + number, 1), Message({})), now_ms=0)
+        queue.put(body(number), now_ms=0)
     queue.take(now_ms=0)
     return queue, reports
 
@@ -219,11 +226,71 @@ def test_marks_of_what_is_settled_are_forgotten() -> None:
     queue, reports = filled(0)
     threads = [threading.current_thread(), None]
     for number in range(1, 101):
-        reports.mark(threads[number % 2])
+        reports.mark(queue, threads[number % 2])
         queue.put(b"x", now_ms=0)
         queue.take(now_ms=0)
         queue.on_ack(number, 1)
-    assert len(reports._marks) <= 2
+    assert len(reports._marks["q"]) <= 2
+
+
+def test_who_published_is_known_for_each_pubend() -> None:
+    """Two publishers take turns at one pubend, and each has the other's share at the second."""
+    publishing = publishing_to("a", "b")
+    reports = Reports(publishing)
+    me, other = threading.current_thread(), threading.Thread(target=threading.Event().wait, daemon=True)
+    other.start()
+    turns = [("a", me), ("b", other), ("a", other), ("b", me), ("a", other), ("b", me), ("b", other)]
+    for number, (pubend, owner) in enumerate(turns):
+        queue = queue_of(publishing, pubend)
+        if owner is not reports.owner_of(pubend):
+            reports.mark(queue, owner)
+        queue.put(body(number), now_ms=0)
+    publishing.take(now_ms=0)
+    queue_of(publishing, "a").on_refused(1, "from a", 2)
+    queue_of(publishing, "b").on_refused(2, "from b", 3)
+    heard = reports.refusal(me)
+    assert heard is not None
+    assert heard.messages == tuple((MessageId(1, 1, 1 + number, 1), f"from {turns[number][0]}") for number in (0, 3, 5))
+    heard = reports.refusal(other)
+    assert heard is not None
+    assert [message_id.timestamp_ms - 1 for message_id, _ in heard.messages] == [2, 6]
+    assert heard.count == 2
+
+
+def test_a_task_hears_of_all_pubends_to_which_it_has_published() -> None:
+    async def test() -> None:
+        broker = refusing(is_negative)
+        broker.pubends = ("a", "b")
+        async with broker, connect(broker.address, settings=QUIET) as client:
+
+            async def work(sign: int) -> list[tuple[MessageId, str]]:
+                for number, pubend in enumerate("abba", start=1):
+                    await client.publish({"n": sign * number}, pubend=pubend)
+                    await asyncio.sleep(0)
+                return await outcome(client)
+
+            async with asyncio.TaskGroup() as group:
+                innocent, guilty = group.create_task(work(1)), group.create_task(work(-1))
+            assert innocent.result() == []
+            assert sorted(reason for _, reason in guilty.result()) == ["not -1", "not -2", "not -3", "not -4"]
+            assert client.counters.acknowledged == client.counters.refused == 4
+
+    run(test())
+
+
+def test_what_was_waiting_for_a_pubend_that_does_not_exist_is_reported_as_refused() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker:
+            broker.others, broker.is_complete = (("far", "home", True),), False
+            async with connect(broker.address, settings=ClientSettings(linger_ms=60_000)) as client:
+                message_id = await client.publish({"n": 1}, pubend="far")
+                broker.peer.send(PubendPlaces((), ("far",)))
+                await until(lambda: client.counters.refused == 1)
+                with pytest.raises(RefusedError, match="overlay penstock has no pubend 'far'") as caught:
+                    await client.flush()
+                assert [each for each, _ in caught.value.messages] == [message_id]
+
+    run(test())
 
 
 def test_outside_of_a_loop_it_is_the_thread_that_calls() -> None:

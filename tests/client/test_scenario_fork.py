@@ -111,7 +111,7 @@ def test_a_client_that_is_not_open_is_another_one_in_each_child() -> None:
 def test_a_chosen_publisher_belongs_to_the_process_that_made_the_client(
     make: Callable[..., Client | SyncClient],
 ) -> None:
-    client = make("penstock://127.0.0.1:1", settings=ClientSettings(publisher=b"chosen"))
+    client = make("penstock://127.0.0.1:1", settings=ClientSettings(publisher=b"chosen", connect_timeout_ms=0))
 
     def opened() -> object:
         return client.open() if isinstance(client, SyncClient) else asyncio.run(client.open())
@@ -326,3 +326,16 @@ def test_the_copy_of_a_member_of_a_group_is_none() -> None:
             assert group.is_open
 
     run(test())
+
+
+def test_events_end_in_a_child_and_go_on_in_the_parent() -> None:
+    broker = ScriptedBroker()
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address)
+        events = client.events()
+        with client:
+            events.get(timeout_s=LIMIT_S)
+            assert in_child(lambda: [str(event) for event in events]) == []
+            assert "open one after each fork" in str(in_child(lambda: raised(client.events)))
+            with pytest.raises(TimeoutError):
+                events.get(timeout_s=0)

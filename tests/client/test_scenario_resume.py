@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from client.scripted import QUICK, ScriptedBroker, deliver, run, until
+from client.scripted import PUBEND, QUICK, ScriptedBroker, acknowledgement, deliver, run, until
 from penstock.client.client import connect
 from penstock.model.body import decode_attributes
 from penstock.model.errors import MisuseError
@@ -36,7 +36,7 @@ class DurableBroker(ScriptedBroker):
 
     def __init__(self, seed: int) -> None:
         super().__init__({Hello: self._on_hello, Publish: self._on_publish})
-        self.pubends = ("quotes",)
+        self.best_effort = ()
         self.credit_bytes = 2_000
         self.taken: list[object] = []
         self.publisher = b""
@@ -57,7 +57,7 @@ class DurableBroker(ScriptedBroker):
                 self.taken.append(decode_attributes(body)["n"])
         if self._cuts():
             return []
-        return [PublishAck(frame.first + len(frame.bodies) - 1, sum(map(len, frame.bodies)))]
+        return [acknowledgement(frame)]
 
     def _cuts(self) -> bool:
         is_cut = self.peer.is_gone or (self.cuts < 20 and self._rng.random() < 0.3)
@@ -87,7 +87,7 @@ def test_every_message_is_taken_once_and_in_order_over_many_connections(seed: in
 def test_a_flush_waits_over_a_reconnect_to_the_same_broker() -> None:
     async def test() -> None:
         broker = ScriptedBroker({Publish: lambda _: []})
-        broker.pubends = ("quotes",)
+        broker.best_effort = ()
         async with broker, connect(broker.address, settings=QUICK) as client:
             await client.publish({"n": 0})
             flush = asyncio.create_task(client.flush())
@@ -102,10 +102,29 @@ def test_a_flush_waits_over_a_reconnect_to_the_same_broker() -> None:
     run(test())
 
 
-def test_another_broker_does_not_get_what_the_first_one_may_have() -> None:
+def test_another_broker_gets_again_what_was_on_its_way_to_a_guaranteed_pubend() -> None:
     async def test() -> None:
         broker = ScriptedBroker({Publish: lambda _: []})
-        broker.pubends = ("quotes",)
+        broker.best_effort = ()
+        async with broker, connect(broker.address, settings=QUICK) as client:
+            await client.publish({"n": 0})
+            await until(lambda: broker.peer.of(Publish))
+            del broker.answers[Publish]
+            broker.name, broker.pubends, broker.others = "other", (), ((PUBEND, "scripted", True),)
+            broker.peer.cut()
+            await client.flush()
+            await client.publish({"n": 1})
+            await client.flush()
+            frames = [frame for frame in broker.peer.of(Publish) if frame.bodies]
+            assert [(frame.first, frame.pubend) for frame in frames] == [(1, PUBEND), (2, PUBEND)]
+            assert (client.counters.acknowledged, client.counters.lost) == (2, 0)
+
+    run(test())
+
+
+def test_no_broker_gets_again_what_was_on_its_way_to_a_pubend_that_guarantees_nothing() -> None:
+    async def test() -> None:
+        broker = ScriptedBroker({Publish: lambda _: []})
         async with broker, connect(broker.address, settings=QUICK) as client:
             await client.publish({"n": 0})
             await until(lambda: broker.peer.of(Publish))
@@ -123,7 +142,7 @@ def test_another_broker_does_not_get_what_the_first_one_may_have() -> None:
 
 def test_who_waits_is_told_why_the_broker_holds_publishers_back() -> None:
     async def test() -> None:
-        broker = ScriptedBroker({Publish: lambda _: [HeldBack("disk full")]})
+        broker = ScriptedBroker({Publish: lambda _: [HeldBack("disk full", 0, PUBEND)]})
         broker.credit_bytes = 100
         async with broker:
             client = await connect(broker.address, settings=ClientSettings(close_ms=20)).open()
@@ -247,7 +266,9 @@ def test_positions_do_not_run_ahead_of_the_reader() -> None:
 
 def test_a_broker_that_cannot_acknowledge_yet_is_asked_once() -> None:
     async def test() -> None:
-        broker = ScriptedBroker({Publish: lambda frame: [PublishAck(0, 0)] if frame.bodies else [HeldBack("busy")]})
+        broker = ScriptedBroker(
+            {Publish: lambda frame: [PublishAck(0, 0, PUBEND)] if frame.bodies else [HeldBack("busy", 0, PUBEND)]}
+        )
         async with broker, connect(broker.address) as client:
             await client.publish({"n": 0})
             flush = asyncio.create_task(client.flush())
@@ -255,7 +276,7 @@ def test_a_broker_that_cannot_acknowledge_yet_is_asked_once() -> None:
             # An answer to another question has come back: there was time to ask again.
             await client.status()
             assert len(broker.peer.of(Publish)) == 2
-            broker.peer.send(PublishAck(1, 100))
+            broker.peer.send(PublishAck(1, 100, PUBEND))
             await flush
 
     run(test())

@@ -7,10 +7,11 @@ import socket
 
 import pytest
 
-from client.scripted import QUICK, Peer, ScriptedBroker, deliver, run, until
+from client.scripted import ONCE, QUICK, Peer, ScriptedBroker, deliver, run, until
 from penstock.client.client import Client, connect
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import Frame, Goodbye, Heartbeat, Hello, Migrate, Moved, Publish, Subscribe
+from penstock.session.changes import Abort, Dial
 from penstock.session.errors import ClientClosedError, ConnectionFailedError, RefusedError
 from penstock.session.settings import ClientSettings
 from penstock.system.loop import run as run_fast
@@ -39,11 +40,24 @@ def test_addresses_are_tried_in_turn() -> None:
     run(test())
 
 
+def test_an_attempt_that_is_given_up_before_it_has_begun_leaves_nothing() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker, connect(broker.address) as client:
+            shell, address = client._shell, client._session.address
+            assert address is not None
+            shell._carry_out(Dial(7, address))
+            shell._carry_out(Abort(7))
+            await until(lambda: 7 not in shell._connections)
+            assert 7 not in shell._dialling
+
+    run(test())
+
+
 def test_every_address_that_failed_is_named() -> None:
     async def test() -> None:
         ports = unused_port(), unused_port()
         with pytest.raises(ConnectionFailedError) as caught:
-            await connect(",".join(f"penstock://127.0.0.1:{port}" for port in ports)).open()
+            await connect(",".join(f"penstock://127.0.0.1:{port}" for port in ports), settings=ONCE).open()
         assert all(f"penstock://127.0.0.1:{port}: " in str(caught.value) for port in ports)
 
     run(test())
@@ -53,7 +67,7 @@ def test_every_address_that_failed_is_named() -> None:
 def test_a_host_that_cannot_be_is_named(host: str) -> None:
     async def test() -> None:
         with pytest.raises(ConnectionFailedError, match=host[:20]):
-            await connect(f"penstock://{host}:7000").open()
+            await connect(f"penstock://{host}:7000", settings=ONCE).open()
 
     run(test())
 
@@ -74,7 +88,7 @@ def test_a_broker_that_says_nothing_is_given_up_in_time() -> None:
     async def test() -> None:
         async with ScriptedBroker({Hello: lambda _: []}) as broker:
             with pytest.raises(ConnectionFailedError, match="no welcome within 30 ms"):
-                await connect(broker.address, settings=ClientSettings(connect_ms=30)).open()
+                await connect(broker.address, settings=ClientSettings(connect_ms=30, connect_timeout_ms=0)).open()
             await until(lambda: broker.peer.is_gone)
 
     run(test())
@@ -98,7 +112,7 @@ def test_a_broker_that_closes_at_once_is_named() -> None:
         async with ScriptedBroker() as broker:
             broker.answers[Hello] = lambda _: hung_up(broker.peer)
             with pytest.raises(ConnectionFailedError, match=f"127.0.0.1:{broker.port}"):
-                await connect(broker.address).open()
+                await connect(broker.address, settings=ONCE).open()
 
     run(test())
 
@@ -257,3 +271,21 @@ async def client_stops_reading(client: Client) -> None:
     assert connection._transport is not None
     transport = connection._transport
     await until(lambda: not transport.is_reading())
+
+
+def test_a_connection_that_never_ends_is_cut_off_and_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.client.shell._CLOSE_S_MAX", 0.05)
+
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker:
+            client = connect(broker.address)
+            await client.open()
+            (connection,) = client._shell._connections.values()
+            with monkeypatch.context() as patched:
+                for way in ("close", "abort"):
+                    patched.setattr(type(connection), way, lambda _: None)
+                await client.close(flush=False)
+            connection.abort()
+            await asyncio.sleep(0)
+
+    run(scenario())

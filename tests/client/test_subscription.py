@@ -5,10 +5,24 @@ import gc
 
 import pytest
 
-from client.scripted import QUICK, ScriptedBroker, deliver, run, until
+from client.scripted import PUBEND, QUICK, ScriptedBroker, body_of, deliver, run, until
 from penstock.client.client import connect
-from penstock.protocol.frames import Goodbye, Refused, Subscribe, Subscribed, Unsubscribe
-from penstock.session.errors import ClientClosedError, RefusedError
+from penstock.model.errors import MisuseError
+from penstock.protocol.frames import (
+    Frame,
+    Goodbye,
+    Handed,
+    Join,
+    Outcomes,
+    Refused,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+    Verdicts,
+)
+from penstock.protocol.work_frames import Outcome, Verdict
+from penstock.session.errors import ClientClosedError, RefusedError, WorkLostError
 
 
 def test_messages_are_read_in_order_one_by_one_and_in_batches() -> None:
@@ -161,5 +175,133 @@ def test_a_reader_that_never_waits_lets_others_run() -> None:
             assert turns >= 5
             task.cancel()
             await asyncio.wait([task])
+
+    run(test())
+
+
+def test_a_paused_subscription_waits_and_goes_on_when_it_is_resumed() -> None:
+    async def test() -> None:
+        async with ScriptedBroker() as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE").ready()
+            other = await client.subscribe("TRUE").ready()
+            broker.peer.send(deliver(1, 1))
+            await until(lambda: subscription.queued == 1)
+            subscription.pause()
+            subscription.pause()
+            assert subscription.is_paused
+            assert not subscription.is_ready
+            broker.peer.send(deliver(2, 1, 2))
+            assert (await other.get()).tick == 2
+            assert (await subscription.get()).tick == 1
+            reading = asyncio.create_task(subscription.get())
+            await until(lambda: broker.peer.of(Unsubscribe))
+            assert not reading.done()
+            subscription.resume()
+            subscription.resume()
+            await subscription.ready()
+            broker.peer.send(deliver(3, 3))
+            assert (await reading).tick == 3
+            subscription.pause()
+            await subscription.close()
+            with pytest.raises(ClientClosedError):
+                subscription.resume()
+
+    run(test())
+
+
+def sharing(outcome: Outcome = Outcome.KEPT) -> ScriptedBroker:
+    """A broker that hands out three messages to every member, and answers all verdicts alike."""
+
+    def on_join(frame: Join) -> list[Frame]:
+        bodies = [body_of(number) for number in range(3)]
+        handed = Handed(PUBEND, "", frame.number.to_bytes(8), (1, 1, frame.round, 1), [0, 1, 2], [1, 1, 2], bodies)
+        return [Subscribed(frame.number, frame.selector, ()), handed]
+
+    def on_verdicts(frame: Verdicts) -> list[Frame]:
+        outcomes = tuple((tick, attempt, verdict, outcome) for tick, attempt, verdict, _, _ in frame.verdicts)
+        return [Outcomes(frame.number, frame.pubend, outcomes)]
+
+    return ScriptedBroker(
+        {Join: on_join, Verdicts: on_verdicts, Unsubscribe: lambda frame: [Unsubscribed(frame.number)]}
+    )
+
+
+def said(broker: ScriptedBroker) -> list[tuple[int, int, int, int, str]]:
+    return [each for frame in broker.peer.of(Verdicts) for each in frame.verdicts]
+
+
+def test_a_member_acknowledges_refuses_and_extends_what_it_is_handed() -> None:
+    async def test() -> None:
+        async with sharing() as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", shared="g", work_ms=500, prefetch=3).ready()
+            (join,) = broker.peer.of(Join)
+            assert (join.group, join.work_ms, join.prefetch, join.round) == ("g", 500, 3, 1)
+            messages = [await subscription.get() for _ in range(3)]
+            assert [message.attempt for message in messages] == [1, 1, 2]
+            await subscription.acknowledge(messages[0])
+            await subscription.extend(messages[1])
+            await subscription.refuse(messages[1], delay=1.5, reason="busy" * 100)
+            await subscription.acknowledge(messages[2])
+            reason = ("busy" * 100)[:200]
+            assert said(broker) == [
+                (0, 1, Verdict.DONE, 0, ""),
+                (1, 1, Verdict.EXTENDED, 0, ""),
+                (1, 1, Verdict.REFUSED, 1_500, reason),
+                (2, 2, Verdict.DONE, 0, ""),
+            ]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("outcome", "complaint"), [(Outcome.LOST, "not this member's any more"), (Outcome.UNKNOWN, "nobody knows by whom")]
+)
+def test_a_member_whose_word_does_not_count_is_told(outcome: Outcome, complaint: str) -> None:
+    async def test() -> None:
+        async with sharing(outcome) as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            message = await subscription.get()
+            with pytest.raises(WorkLostError, match=complaint) as caught:
+                await subscription.acknowledge(message)
+            assert caught.value.message == message.id
+            # It does not have it any more, so this needs no broker.
+            with pytest.raises(WorkLostError, match="not this member's any more"):
+                await subscription.acknowledge(message)
+
+    run(test())
+
+
+def test_a_subscription_that_closes_returns_what_was_not_read() -> None:
+    async def test() -> None:
+        async with sharing() as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            await subscription.get()
+            await subscription.close()
+            await until(lambda: broker.peer.of(Unsubscribe))
+            assert [(tick, verdict) for tick, _, verdict, _, _ in said(broker)] == [
+                (1, Verdict.RETURNED),
+                (2, Verdict.RETURNED),
+            ]
+
+    run(test())
+
+
+def test_only_messages_of_groups_can_be_judged() -> None:
+    async def test() -> None:
+        async with sharing() as broker, connect(broker.address) as client:
+            plain = await client.subscribe("TRUE").ready()
+            broker.peer.send(deliver(1, 1))
+            message = await plain.get()
+            with pytest.raises(MisuseError, match="only messages of groups"):
+                plain.refuse(message)
+            with pytest.raises(MisuseError, match="only messages of groups"):
+                plain.extend(message)
+            member = await client.subscribe("TRUE", shared="g").ready()
+            with pytest.raises(MisuseError, match="was not handed out to this member"):
+                member.acknowledge(message)
+            with pytest.raises(MisuseError, match="was not handed out to this member"):
+                member.acknowledge()
+            with pytest.raises(MisuseError, match="delay is -1"):
+                member.refuse(await member.get(), delay=-1)
 
     run(test())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, delivering
+from client.scripted import LIMIT_S, ONCE, ScriptedBroker, acknowledgement, broker_in_a_thread, delivering
 from penstock.client.sync import SyncClient, connect_sync
 from penstock.model.body import decode_attributes, decode_id
 from penstock.model.errors import MisuseError
@@ -24,7 +24,8 @@ from penstock.protocol.frames import (
 )
 from penstock.protocol.status import BrokerStatus
 from penstock.selectors.errors import SelectorError
-from penstock.session.errors import ClientClosedError, ConnectionFailedError
+from penstock.session.errors import ClientClosedError, ConnectionFailedError, PublishTimeoutError, UnknownPubendError
+from penstock.session.publishing import PubendPlace
 
 
 def test_messages_are_published_and_received_without_asyncio() -> None:
@@ -98,7 +99,7 @@ def test_a_bad_selector_and_a_broker_that_is_not_there_are_reported() -> None:
         with pytest.raises(ClientClosedError):
             subscription.get()
     with pytest.raises(ConnectionFailedError):
-        connect_sync(broker.address).open()
+        connect_sync(broker.address, settings=ONCE).open()
 
 
 def test_a_closed_client_says_so_and_its_thread_has_ended() -> None:
@@ -328,3 +329,95 @@ def test_a_thread_that_gets_no_loop_is_not_waited_for(monkeypatch: pytest.Monkey
     monkeypatch.setattr("penstock.client.sync.run", fail)
     with pytest.raises(ClientClosedError):
         connect_sync("penstock://127.0.0.1:1").open()
+
+
+def test_a_pubend_that_does_not_exist_is_the_callers_fault_and_harms_no_other_message() -> None:
+    broker = delivering(0)
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        client.publish({"n": 1})
+        for _ in range(2):
+            with pytest.raises(UnknownPubendError, match="overlay penstock has no pubend 'nowhere'; there are: quotes"):
+                client.publish({"n": 2}, pubend="nowhere")
+        with pytest.raises(UnknownPubendError):
+            client.publish_many([Message({"n": 2})], pubend="nowhere")
+        client.publish({"n": 3})
+        client.flush()
+        assert (client.counters.published, client.counters.acknowledged) == (2, 2)
+
+
+def test_a_blocking_client_knows_the_pubends_of_the_overlay() -> None:
+    broker = delivering(0)
+    broker.pubends, broker.best_effort, broker.others = ("a", "b"), ("b",), (("c", "far", True),)
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        assert client.pubends == {
+            "a": PubendPlace("scripted", is_guaranteed=True),
+            "b": PubendPlace("scripted", is_guaranteed=False),
+            "c": PubendPlace("far", is_guaranteed=True),
+        }
+
+
+def test_a_thread_that_waits_for_one_pubend_keeps_no_other_thread_from_publishing_to_another() -> None:
+    broker = delivering(0)
+    broker.pubends, broker.credit_bytes = ("a", "b"), 200
+    broker.answers[Publish] = lambda frame: [] if frame.pubend == "a" else [acknowledgement(frame)]
+    with broker_in_a_thread(broker) as there, connect_sync(broker.address) as client:
+        client.publish({"n": 0}, bytes(200), pubend="a")
+        waiting = threading.Thread(target=lambda: client.publish({"n": 1}, bytes(200), pubend="a"), daemon=True)
+        waiting.start()
+        for number in range(50):
+            client.publish({"n": number}, bytes(50), pubend="b")
+        assert waiting.is_alive()
+
+        def let_go() -> None:
+            del broker.answers[Publish]
+            broker.peer.send(acknowledgement(next(each for each in broker.peer.of(Publish) if each.pubend == "a")))
+
+        there(let_go)
+        waiting.join(LIMIT_S)
+        client.flush()
+        assert client.counters.acknowledged == 52
+        bodies = {pubend: list[object]() for pubend in ("a", "b")}
+        for frame in broker.peer.of(Publish):
+            bodies[frame.pubend] += [decode_attributes(body)["n"] for body in frame.bodies]
+        assert bodies == {"a": [0, 1], "b": list(range(50))}
+
+
+def test_threads_that_publish_to_several_pubends_at_once_keep_their_order_at_each() -> None:
+    broker = delivering(0)
+    broker.pubends, broker.credit_bytes = ("a", "b"), 1_000
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+
+        def publish(place: int) -> None:
+            for number in range(200):
+                client.publish({"thread": place, "n": number}, pubend="ab"[number % 2])
+            client.flush()
+
+        threads = [threading.Thread(target=publish, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert (client.counters.published, client.counters.settled) == (800, 800)
+        frames = broker.peer.of(Publish)
+    bodies = [(frame.pubend, body) for frame in frames for body in frame.bodies]
+    assert len({decode_id(body) for _, body in bodies}) == 800, "no identifier is used twice"
+    for pubend, start in (("a", 0), ("b", 1)):
+        attributes = [decode_attributes(body) for name, body in bodies if name == pubend]
+        for place in range(4):
+            assert [each["n"] for each in attributes if each["thread"] == place] == list(range(start, 200, 2))
+
+
+def test_a_blocking_publish_and_flush_can_be_limited_in_time() -> None:
+    broker = ScriptedBroker({Publish: lambda _: []})
+    broker.credit_bytes = 900
+    with broker_in_a_thread(broker):
+        client = connect_sync(broker.address).open()
+        with pytest.raises(PublishTimeoutError) as caught:
+            client.publish_many([Message({"n": number}, bytes(300)) for number in range(5)], timeout_s=0.01)
+        assert len(caught.value.messages) == 2
+        with pytest.raises(PublishTimeoutError):
+            client.publish({"n": 9}, bytes(300), timeout_s=0)
+        with pytest.raises(PublishTimeoutError, match="2 messages were not acknowledged"):
+            client.flush(timeout_s=0.01)
+        assert client.counters.published == 2
+        client.close(flush=False)

@@ -10,6 +10,7 @@ from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, deliver
 from penstock.client.sync import connect_sync
 from penstock.model.errors import MisuseError
 from penstock.protocol.frames import Lost, Subscribe, Subscribed
+from penstock.session.errors import ClientClosedError
 from penstock.session.positions import LostTicks
 
 
@@ -67,3 +68,23 @@ def test_positions_are_those_of_the_thread_that_reads() -> None:
         with pytest.raises(MisuseError):
             client.subscribe("TRUE", start={"quotes": -1})
     assert other.positions == {"quotes": 3_005}
+
+
+def test_a_blocking_subscription_can_be_paused() -> None:
+    broker = delivering(2)
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        subscription = client.subscribe("TRUE").ready()
+        assert subscription.get(timeout_s=60).tick == 0
+        subscription.pause()
+        paused = [subscription.is_paused]
+        assert subscription.get(timeout_s=60).tick == 1
+        with pytest.raises(TimeoutError):
+            subscription.get(timeout_s=0.001)
+        subscription.resume()
+        subscription.ready()
+        paused.append(subscription.is_paused)
+        assert paused == [True, False]
+        assert [frame.number for frame in broker.peer.of(Subscribe)] == [1, 2]
+        subscription.close()
+        with pytest.raises(ClientClosedError):
+            subscription.pause()

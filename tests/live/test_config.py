@@ -111,7 +111,7 @@ def test_little_needs_to_be_said(tmp_path: Path) -> None:
 
 def test_all_tunables_of_a_broker_can_be_set(tmp_path: Path) -> None:
     assert {"heartbeat_ms", "subscriptions_max", "credit_bytes", "lease_ms", "retain_bytes_max"} <= set(TUNABLES)
-    assert TEXT_TUNABLES == ("retain_policy",)
+    assert TEXT_TUNABLES == ("retain_policy", "dead_letters")
     defaults = BrokerSettings("x")
     text = SMALL + "[defaults]\n" + "".join(f"{key} = {getattr(defaults, key) + 1}\n" for key in TUNABLES)
     settings = loaded(text + "retain_policy = 'lapse'\n", tmp_path).settings_for("b1")

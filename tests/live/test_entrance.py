@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
 from penstock.live.tls import TlsFiles, client_context
 from penstock.protocol.frames import PROTOCOL_VERSION, Goodbye, Hello
+from penstock.system.logs import configure_logs
 
 both_loops = pytest.mark.parametrize("plain", [True, False], ids=["asyncio", "uvloop"])
 
@@ -91,6 +94,31 @@ def test_a_node_that_stops_waits_for_no_handshake(plain: bool, tmp_path: Path) -
         assert len(asyncio.all_tasks()) == 1
 
     run(scenario(), plain=plain)
+
+
+@both_loops
+def test_the_operator_hears_which_certificate_was_missing_and_from_where_but_not_too_often(
+    plain: bool, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        files = Authority(tmp_path).issue("b1", mutual=True)
+        without = client_context(TlsFiles(files.ca))
+        async with BrokerNode(narrow(files), "b1") as node:
+            for _ in range(12):
+                # Depending on the loop, it is cut off before or after its own end of the handshake.
+                with suppress(OSError):
+                    peer = await FramePeer.dial(node.address, context=without)
+                    assert await peer.over() is None
+                    await peer.close()
+            await until(lambda: entrance_of(node).handshakes == 0)
+
+    stream = StringIO()
+    configure_logs(stream=stream)
+    run(scenario(), plain=plain)
+    refused = [line for line in stream.getvalue().splitlines() if " tls-refused " in line]
+    assert len(refused) == 10
+    assert 'broker=b1 address=127.0.0.1 reason="peer did not return a certificate"' in refused[0]
+    assert " warning " in refused[0]
 
 
 def test_a_limit_of_descriptors_below_that_of_connections_is_noted_once() -> None:

@@ -34,6 +34,17 @@ def test_loads_state_and_counts() -> None:
     assert "penstock_balancing_timeouts" not in found
 
 
+def test_what_a_head_does_with_its_own_clients_has_names_of_its_own() -> None:
+    head = {"role": "head", "state": "OK", "input": 0.1, "counts": {"sessions": 2}, "own": BALANCING}
+    found = {each.name: each for each in balancing_metrics(broker_status({"mechanisms": {"balancing": head}}))}
+    assert found["penstock_balancing_input_ratio"].samples[0].value == 0.1
+    assert found["penstock_balancing_own_input_ratio"].samples[0].value == 0.5
+    assert found["penstock_balancing_sessions"].samples[0].value == 2
+    assert found["penstock_balancing_own_sessions"].samples[0].value == 3
+    states = {sample.labels["state"]: sample.value for sample in found["penstock_balancing_own_state"].samples}
+    assert states["BUSY"] == 1
+
+
 def test_a_broker_that_does_not_balance_itself_shows_nothing() -> None:
     assert list(balancing_metrics(broker_status())) == []
 

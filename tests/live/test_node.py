@@ -455,6 +455,7 @@ def test_strangers_cause_few_lines_in_the_log_however_many_they_are() -> None:
     async def scenario() -> None:
         broker = NobodyKnown()
         broker.on_receive = lambda connection, _frames: [
+            Record("client-refused", (("peer", connection), ("client", "me"))),
             Close(connection, "refused", "not you"),
             Record("closed", (("peer", str(connection)), ("code", "refused"))),
         ]
@@ -471,4 +472,5 @@ def test_strangers_cause_few_lines_in_the_log_however_many_they_are() -> None:
     run(scenario())
     lines = stream.getvalue().splitlines()
     assert sum(" closed " in line for line in lines) == 10
+    assert sum(" client-refused " in line for line in lines) == 10
     assert sum(" malformed " in line for line in lines) == 10

@@ -104,15 +104,18 @@ def test_who_cannot_prove_who_it_is_is_refused() -> None:
     async def scenario() -> None:
         overlay = replace(row("b1", "b2"), access=Access({"feed": HUSH}), security=Security(link_token=HUSH))
         async with BrokerNode(overlay, "b1") as node:
-            for hello in (
-                Hello(PROTOCOL_VERSION, "client", "feed", "test", credential="wrong"),
-                Hello(PROTOCOL_VERSION, "client", "nobody", "test", credential=HUSH),
-                Hello(PROTOCOL_VERSION, "client", "feed", "test"),
-                Hello(PROTOCOL_VERSION, "broker", "b2", "test", credential="wrong"),
+            for hello, reason in (
+                (Hello(PROTOCOL_VERSION, "client", "feed", "test", credential="wrong"), "name 'feed': wrong or mis"),
+                (Hello(PROTOCOL_VERSION, "client", "nobody", "test", credential=HUSH), "name 'nobody': wrong or mis"),
+                (Hello(PROTOCOL_VERSION, "client", "feed", "test"), "name 'feed': wrong or missing token"),
+                (Hello(PROTOCOL_VERSION, "broker", "b2", "test", credential="wrong"), "authentication failed"),
             ):
                 peer = await FramePeer.dial(node.address)
                 peer.send(hello)
-                assert await peer.over() == Goodbye("refused", "authentication failed")
+                goodbye = await peer.over()
+                assert isinstance(goodbye, Goodbye)
+                assert goodbye.code == "refused"
+                assert goodbye.reason.startswith(reason)
             await (await FramePeer.client(node.address, "feed", credential=HUSH)).close()
 
     run(scenario())
@@ -225,7 +228,7 @@ def test_wrong_tokens_are_answered_later_and_later_and_right_ones_at_once() -> N
                 each.send(Hello(PROTOCOL_VERSION, "client", "feed", "test", credential="wrong"))
             await (await FramePeer.client(node.address, "feed", credential=HUSH)).close()
             for each in guessers:
-                assert await each.over() == Goodbye("refused", "authentication failed")
+                assert await each.over() == Goodbye("refused", "name 'feed': wrong or missing token")
             # At once, then after 100, 200 and 400 ms, one behind the other.
             assert loop.time() - began_s > 0.69
 

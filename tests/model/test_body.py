@@ -381,3 +381,32 @@ def test_a_body_is_the_identifier_and_the_content() -> None:
     assert encode_body(ID, Message({"a": 1}, b"x", "text/plain")) == ID.to_bytes() + encode_content(
         {"a": 1}, b"x", "text/plain"
     )
+
+
+@pytest.mark.parametrize("expires", [30.0, 1])
+def test_the_lifetime_travels_as_an_attribute_and_comes_back(expires: float) -> None:
+    message = Message({"a": 1}, b"payload", "t/x", expires)
+    body = encode_body(ID, message)
+    assert decode_attributes(body) == {"a": 1, "$expires": expires * 1_000}
+    assert decode_message(body) == (ID, message)
+    assert encode_content({"a": 1}, b"payload", "t/x", expires) == encode_message(message)
+    assert encode_content({"a": 2**63 - 1}, expires=expires) == encode_message(
+        Message({"a": 2**63 - 1}, expires=expires)
+    )
+
+
+def test_the_lifetime_counts_as_an_attribute() -> None:
+    attributes = {f"a{number}": 1 for number in range(ATTRIBUTES_MAX)}
+    encode_content(attributes)
+    for _ in range(2):
+        with pytest.raises(LimitError, match="lifetime"):
+            encode_content(attributes, expires=1.0)
+
+
+def test_applications_cannot_set_the_attribute_of_the_lifetime() -> None:
+    with pytest.raises(InvalidMessageError, match="reserved"):
+        encode_content({"$expires": 5})
+
+
+def test_a_lifetime_that_is_none_stays_an_attribute() -> None:
+    assert decode_message(encode_body(ID, Message.system({"$expires": "x"})))[1].attributes == {"$expires": "x"}

@@ -256,3 +256,15 @@ def test_the_representation_shows_the_size_of_a_payload_and_not_its_bytes() -> N
     assert repr(Message({"a": "x"}, bytes(2000), "text/plain")) == (
         "Message({'a': 'x'}, payload=<2,000 bytes>, content_type='text/plain')"
     )
+
+
+def test_messages_with_other_lifetimes_are_other_messages() -> None:
+    message = Message({"a": 1}, expires=30)
+    assert message.expires == 30.0
+    assert message == Message({"a": 1}, expires=30.0)
+    assert message != Message({"a": 1})
+    assert len({message, Message({"a": 1}, expires=30.0), Message({"a": 1})}) == 2
+    assert repr(message) == "Message({'a': 1}, expires=30.0)"
+    assert copy.deepcopy(message) == message
+    with pytest.raises(InvalidMessageError, match="expires"):
+        Message({"a": 1}, expires=-1.0)

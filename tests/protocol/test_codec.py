@@ -18,7 +18,7 @@ from penstock.protocol.codec import FRAME_BYTES_MAX, FrameReader, decode_frame, 
 from penstock.protocol.errors import ProtocolError
 from strategies import tries
 
-CONTROL, PUBLISH, FORWARD, DELIVER, KNOWLEDGE, HORIZONS, LOG = range(7)
+CONTROL, PUBLISH, FORWARD, DELIVER, KNOWLEDGE, HORIZONS, LOG, CARRY = range(8)
 HEARTBEAT = f.Heartbeat(7)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -59,6 +59,8 @@ def field_values(kind: object) -> st.SearchStrategy[Any]:
         (inside, _) = get_args(kind)
         one = st.tuples(*map(field_values, get_args(inside))) if get_origin(inside) is tuple else field_values(inside)
         return st.lists(one, max_size=4).map(tuple)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return st.builds(kind, *map(values_of, fields_of(kind)))
     if get_origin(kind) is Literal:
         return st.sampled_from(get_args(kind))
     of, meta = get_args(kind)
@@ -139,7 +141,40 @@ def log_answers(draw: st.DrawFn) -> f.LogAnswer:
     )
 
 
-data_frames = st.one_of(publishes, forwards, delivers, knowledge(), horizons, log_answers())
+carries = st.builds(
+    lambda names, publisher, numbers, each, is_first, asks: f.Carry(
+        names[0], names[1], publisher, names[2], numbers, each, is_first=is_first, asks=asks
+    ),
+    st.tuples(plain_names, plain_names, texts.filter(str.isprintable)),
+    st.binary(max_size=32),
+    st.builds(
+        lambda number, after, gap: (number, after, after + gap),
+        ticks_in_range,
+        st.integers(0, 2**61),
+        st.integers(1, 9),
+    ),
+    bodies,
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@st.composite
+def handings(draw: st.DrawFn) -> f.Handed:
+    count = draw(st.integers(0, 4))
+    numbers = st.lists(ticks_in_range, min_size=count, max_size=count)
+    return f.Handed(
+        draw(plain_names),
+        draw(st.one_of(st.just(""), plain_names)),
+        draw(st.binary(max_size=32)),
+        draw(st.tuples(ticks_in_range, ticks_in_range, ticks_in_range, ticks_in_range)),
+        draw(numbers),
+        draw(numbers),
+        [draw(st.binary(max_size=20)) for _ in range(count)],
+    )
+
+
+data_frames = st.one_of(publishes, carries, forwards, delivers, knowledge(), horizons, log_answers(), handings())
 frames: st.SearchStrategy[f.Frame] = st.one_of(control, data_frames)
 
 
@@ -148,6 +183,10 @@ def content(frame: f.Frame) -> object:
     match frame:
         case f.Publish():
             return "publish", frame.first, frame.bodies, frame.pubend, frame.size
+        case f.Carry():
+            who = (frame.pubend, frame.host, frame.publisher, frame.client)
+            numbers = (frame.round, frame.after, frame.first)
+            return "carry", who, numbers, frame.bodies, frame.is_first, frame.asks, frame.size
         case f.Forward():
             return "forward", frame.pubend, frame.ticks, frame.bodies, frame.size
         case f.Deliver():
@@ -157,6 +196,10 @@ def content(frame: f.Frame) -> object:
             return "knowledge", frame.pubend, said, frame.versions, frame.is_whole, frame.size
         case f.Horizons():
             return "horizons", frame.pubend, frame.tick, frame.present, frame.numbers, frame.is_only, frame.size
+        case f.Handed():
+            counted = (frame.life, frame.series, frame.round, frame.sequence)
+            messages = (frame.ticks, frame.attempts, frame.bodies)
+            return "handed", frame.pubend, frame.host, frame.member, counted, messages, frame.size
         case f.LogAnswer():
             read = (frame.number, frame.first, frame.last, frame.ticks, frame.bodies)
             return "log", frame.pubend, frame.host, read, frame.lost, frame.size
@@ -206,6 +249,8 @@ def test_every_control_frame_comes_back_as_it_was(kind: type[Any]) -> None:
 @settings(max_examples=tries(300))
 @given(data_frames)
 @example(f.Publish(2**62, [], ""))
+@example(f.Carry("p", "sb", b"", "", (2**62, 2**62 - 1, 2**62), [], is_first=True))
+@example(f.Carry("p", "sb", bytes(32), "feed", (0, 0, 1), [b"", b"x"], asks=True))
 @example(f.Forward("p", [], []))
 @example(f.Deliver(2**16 - 1, [2**62], [b""], [b""]))
 @example(f.Deliver(2**16 - 1, [], [], []))
@@ -249,6 +294,11 @@ def naming(name: str) -> list[f.Frame]:
         f.StreamForgotten("pb.a", name, 1, existed=True),
         f.LogRequest("pb.a", name, 1, 1, 1),
         f.LogSpan("pb.a", name, 1, 1, 1),
+        f.Carried(name, "sb", b"me", 1, 1),
+        f.Carried("pb.a", name, b"me", 1, 1),
+        f.Carry(name, "sb", b"me", "feed", (1, 0, 1), []),
+        f.Carry("pb.a", name, b"me", "feed", (1, 0, 1), []),
+        f.Handed(name, "sb", b"me", (1, 1, 1, 1), [], [], []),
         f.CongestionQuery(name, 1, 1),
         f.CongestionAlert(name, 1, 0.0, 0.0),
         f.TraceQuestion(name, "sb", 1, bytes(16), ()),
@@ -293,6 +343,43 @@ def naming(name: str) -> list[f.Frame]:
         f.KnowledgeMessage("p", 0, 0, [], [], versions=(("sb", 1, 1),) * 10_001),
         f.KnowledgeMessage("p", 0, 1, [0, 1], [bytes(BODY_BYTES_MAX // 2 + 1)] * 2),
         f.Refused("publish", 1, "x" * 5_000),
+        f.Refused("publish", 1, "", 1, LONG),
+        f.Rewind(-1, 1),
+        f.Rewind(2**62 + 1, 1),
+        f.Rewind(1, -1),
+        f.Rewind(1, 1, LONG),
+        f.Rewind(1, 1, "p", 2**62 + 1),
+        f.Rewound(-1),
+        f.Rewound(2**62 + 1),
+        f.Rewound(1, LONG),
+        f.PublishAck(1, 1, LONG),
+        f.HeldBack("", 0, LONG),
+        f.HeldBack("x" * 5_000),
+        f.PubendPlaces(((LONG, "pb", True),)),
+        f.PubendPlaces((("p", LONG, True),)),
+        f.PubendPlaces((("p", "pb", True),) * 10_001),
+        f.PubendPlaces((), (LONG,)),
+        f.PubendPlaces((), ("p",) * 10_001),
+        f.Welcome(8, "pb", "demo", 1, 1, 1, 1, 1, (), (), (("p", "pb", True),) * 10_001),
+        f.Carried("p", "sb", bytes(33), 1, 1),
+        f.Carried("p", "sb", b"me", -1, 1),
+        f.Carried("p", "sb", b"me", 1, 2**62 + 1),
+        f.Carried("p", "sb", b"me", 1, 1, "x" * 5_000),
+        f.Carried("p", "sb", b"me", 1, 1, "", -1),
+        f.Carry("p", "sb", b"me", "feed", (2**62 + 1, 0, 1), [b""]),
+        f.Carry("p", "sb", b"me", "feed", (1, 0, 2**62), [b"", b""]),
+        f.Carry("p", "sb", b"me", "feed", (1, 1, 1), [b""]),
+        f.Publish(2**62, [b"", b""]),
+        f.Carry("p", "sb", bytes(33), "feed", (1, 0, 1), [b""]),
+        f.Carry("p", "sb", b"me", ESCAPED, (1, 0, 1), [b""]),
+        f.Carry("p", "sb", b"me", LONG, (1, 0, 1), [b""]),
+        f.Carry("p", "sb", b"me", "feed", (1, 0, 1), [bytes(BODY_BYTES_MAX + 1)]),
+        f.Handed("p", "sb", bytes(33), (1, 1, 1, 1), [1], [1], [b""]),
+        f.Handed("p", "sb", b"me", (2**62 + 1, 1, 1, 1), [1], [1], [b""]),
+        f.Handed("p", "sb", b"me", (1, 1, 1, 2**62 + 1), [1], [1], [b""]),
+        f.Handed("p", "sb", b"me", (1, 1, 1, 1), [2**62 + 1], [1], [b""]),
+        f.Handed("p", "sb", b"me", (1, 1, 1, 1), [1], [2**62 + 1], [b""]),
+        f.Handed("p", "sb", b"me", (1, 1, 1, 1), [1], [1], [bytes(BODY_BYTES_MAX + 1)]),
         f.Publish(2**62 + 1, [b""]),
         f.Publish(2**64 - 1, [b""]),
         f.Publish(1, [b""], "x" * 801),
@@ -328,6 +415,16 @@ def test_the_largest_message_fits_every_frame_that_can_carry_one() -> None:
     versions = tuple((f"{number:0100}", 2**62, 2**62) for number in range(1_000))
     for frame in (
         f.Publish(2**62, [body], "ü" * PEER_NAME_CHARS_MAX),
+        f.Carry(
+            name,
+            name,
+            bytes(32),
+            "ü" * PEER_NAME_CHARS_MAX,
+            (2**62, 2**61, 2**61 + 1),
+            [body],
+            is_first=True,
+            asks=True,
+        ),
         f.Forward(name, [2**62], [body]),
         f.Deliver(2**16 - 1, [2**62], [bytes(4 * 65_535)], [body]),
         f.KnowledgeMessage(name, 0, 2**62 - 1, [2**62 - 1], [body], versions=versions, is_whole=True),
@@ -426,7 +523,7 @@ def test_arbitrary_bytes_are_frames_or_a_protocol_error(data: bytes) -> None:
 
 
 @settings(max_examples=tries(1500))
-@given(st.integers(0, 8), st.binary(max_size=60))
+@given(st.integers(0, 9), st.binary(max_size=60))
 def test_arbitrary_content_is_a_frame_or_a_protocol_error(kind: int, inside: bytes) -> None:
     found, error = read(framed(kind, inside))
     assert (len(found) == 1) == (error is None)
@@ -444,13 +541,13 @@ def test_a_frame_with_changed_bytes_is_a_frame_or_a_protocol_error(frame: f.Fram
     assert (len(found) == 2) == (error is None)
 
 
-@given(st.one_of(control, publishes, forwards, knowledge(), log_answers()), st.data())
+@given(st.one_of(control, publishes, carries, forwards, knowledge(), log_answers()), st.data())
 def test_a_frame_that_lost_its_end_is_a_protocol_error(frame: f.Frame, data: st.DataObject) -> None:
     encoded = encode_frame(frame)
     check_that_it_is_refused(framed(encoded[4], encoded[5 : data.draw(st.integers(5, len(encoded) - 1))]))
 
 
-@given(st.one_of(control, publishes, forwards, knowledge(), log_answers()), st.binary(min_size=1, max_size=9))
+@given(st.one_of(control, publishes, carries, forwards, knowledge(), log_answers()), st.binary(min_size=1, max_size=9))
 def test_a_frame_with_something_behind_its_end_is_a_protocol_error(frame: f.Frame, more: bytes) -> None:
     encoded = encode_frame(frame)
     check_that_it_is_refused(framed(encoded[4], encoded[5:] + more))
@@ -484,7 +581,7 @@ def test_a_reader_that_met_a_bad_frame_does_not_go_on_behind_it() -> None:
     assert read(encode_frame(HEARTBEAT), reader)[0] == []
 
 
-@pytest.mark.parametrize("kind", [7, 9, 255])
+@pytest.mark.parametrize("kind", [9, 10, 255])
 def test_an_unknown_kind_is_a_protocol_error(kind: int) -> None:
     with pytest.raises(ProtocolError, match=rf"^unknown kind of frame {kind}$"):
         decode_frame(kind, memoryview(b""))
@@ -549,6 +646,19 @@ HUGE = b"\xff\xff\xff\xff"
         (LOG, struct.pack(">QQQHHIIQQ", 1, 1, 9, 0, 0, 1, 0, 3, 9)),
         (LOG, struct.pack(">QQQHHIIQQ", 1, 1, 9, 0, 0, 1, 0, 4, 3)),
         (LOG, struct.pack(">QQQHHIIQQQQ", 1, 1, 9, 0, 0, 2, 0, 4, 5, 3, 6)),
+        (CARRY, struct.pack(">QQBHHBH", 1, 1, 0, 1, 1, 0, 0) + b"pb"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 4, 1, 1, 0, 0, 0) + b"pb"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 1, 1, 0, 0, 2**32 - 1) + b"pb"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 1, 1, 0, 0, 1) + b"pb" + HUGE),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 1, 1, 0, 0, 0) + b"pb" + struct.pack(">I", 1) + b"x"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 0, 1, 0, 0, 0) + b"b"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 1, 0, 0, 0, 0) + b"p"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 65_535, 1, 0, 0, 0) + b"pb"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 1, 65_535, 0, 0, 0) + b"pb"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 1, 1, 255, 0, 0) + b"pb"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 1, 1, 0, 65_535, 0) + b"pb"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 1, 1, 0, 1, 0) + b"pb\xff"),
+        (CARRY, struct.pack(">QQBHHBHI", 1, 1, 0, 1, 1, 0, 2, 0) + b"pb\xed\xa0"),
         (CONTROL, b"\xdd" + HUGE),
         (CONTROL, b"\xdf" + HUGE),
         (CONTROL, b"\xdb" + HUGE),

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from penstock.protocol.codec import FrameReader, encode_frame
-from penstock.protocol.connection_frames import Hello, Migrate, Moved, MoveFailed
+from penstock.protocol.connection_frames import Hello, Migrate, Moved, MoveFailed, Welcome
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import PROTOCOL_VERSION
 
@@ -32,3 +32,11 @@ def test_numbers_and_texts_that_nobody_honest_sends_are_not_believed(frame: Migr
     content = msgspec.msgpack.encode(frame)
     with pytest.raises(ProtocolError):
         list(FrameReader().feed(len(content + b"0").to_bytes(4) + b"\0" + content))
+
+
+def test_a_client_is_welcomed_with_the_pubends_of_other_brokers_and_told_whether_these_are_all() -> None:
+    places = (("pb.a", "pb", True), ("pb.b", "pb", False))
+    welcome = Welcome(PROTOCOL_VERSION, "sb", "o", 1, 2, 3, 4, 5, others=places, is_complete=False)
+    assert list(FrameReader().feed(encode_frame(welcome))) == [welcome]
+    bare = Welcome(PROTOCOL_VERSION, "sb", "o", 1, 2, 3, 4, 5)
+    assert (bare.others, bare.is_complete) == ((), True)

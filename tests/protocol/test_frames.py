@@ -18,14 +18,17 @@ pubend_names = st.text("abc.-_0", max_size=20)
 
 
 def test_every_exported_frame_is_a_control_frame_or_a_data_frame() -> None:
-    classes = {each for name in f.__all__ if isinstance(each := getattr(f, name), type)} - {f.KnowledgeKind}
+    classes = {each for name in f.__all__ if isinstance(each := getattr(f, name), type)} - {
+        f.KnowledgeKind,
+        f.DurableEntry,
+    }
     assert classes == {*CONTROL, *get_args(f.DataFrame)}
     assert {*get_args(f.Frame)} == classes
 
 
 def test_every_control_frame_has_a_tag_of_its_own() -> None:
     tags = [each.__struct_config__.tag for each in CONTROL]
-    assert len(set(tags)) == len(tags) == 47
+    assert len(set(tags)) == len(tags) == 65
 
 
 def test_control_frames_are_values() -> None:
@@ -45,6 +48,11 @@ def test_what_is_left_out_is_empty() -> None:
     update = f.FilterUpdate(1, "a", 1, 0, -1)
     assert (update.added, update.removed) == ((), ())
     assert f.Publish(1, []).pubend == ""
+    assert (f.PublishAck(1, 2).pubend, f.HeldBack("").pubend, f.Refused("publish", 1, "").pubend) == ("", "", "")
+    assert (f.Rewind(1, 2).pubend, f.Rewind(1, 2).credit_bytes, f.Rewound(2).pubend) == ("", -1, "")
+    assert f.PubendPlaces() == f.PubendPlaces((), (), is_complete=True)
+    carry = f.Carry("p", "sb", b"", "", (3, 3, 4), [])
+    assert (carry.round, carry.first, carry.is_first, carry.asks) == (3, 4, False, False)
     assert (f.Subscribe(1, "").positions, f.Subscribe(1, "").resumes) == ((), False)
     knowledge = f.KnowledgeMessage("p", 1, 2, [], [])
     assert (knowledge.kind, knowledge.versions, knowledge.is_whole) == (f.KnowledgeKind.LIVE, (), False)
@@ -58,6 +66,14 @@ def test_every_frame_is_an_array_that_starts_with_its_tag() -> None:
 @given(st.integers(0, 2**64 - 1), bodies, pubend_names)
 def test_the_size_of_a_publish_is_hardly_more_than_its_bytes(first: int, each: list[bytes], pubend: str) -> None:
     check_size(f.Publish(first, each, pubend))
+
+
+@given(bodies, pubend_names, pubend_names, st.binary(max_size=32))
+def test_the_size_of_a_carried_batch_is_hardly_more_than_its_bytes(
+    each: list[bytes], pubend: str, client: str, publisher: bytes
+) -> None:
+    frame = f.Carry(pubend, "sb", publisher, client, (1, 1, 2), each)
+    assert len(encode_frame(frame)) <= frame.size <= len(encode_frame(frame)) + 16
 
 
 @given(bodies, pubend_names)

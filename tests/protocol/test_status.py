@@ -23,7 +23,7 @@ from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
 EDGE = "role cluster state input output delay_s cpu memory peers session last accuracy counts"
-HEAD = "role cluster state input output delay_s edges heads session counts"
+HEAD = "role cluster state input output delay_s edges heads session counts own"
 WALKING = (
     "variant members op_ms skip_ms min_ms max_ms gen_ms k_load overloaded holding operating operated_ms fence "
     "clock_faults operations skips discards regenerations handovers unanswered overlaps overruns malformed"
@@ -96,6 +96,15 @@ def test_the_figures_of_mechanisms_have_these_names_in_this_order(name: str, bal
     assert list(status["mechanisms"]["token"]) == WALKING.split()
     assert list(status["mechanisms"]["ajil"]) == LIMIT.split()
     assert list(status["tracking"]) == TRACKING.split()
+
+
+def test_a_head_that_shares_its_own_clients_has_figures_like_those_of_an_edge() -> None:
+    status = busy().brokers["h"].status()
+    balancing = told(status)["mechanisms"]["balancing"]
+    assert list(balancing["own"]) == EDGE.split()
+    assert status.balancing is not None
+    assert status.balancing.own is not msgspec.UNSET
+    assert (status.balancing.own.role, status.balancing.own.cluster) == ("head", "$heads")
 
 
 def test_before_the_first_session_an_edge_has_no_session_and_an_empty_decision() -> None:

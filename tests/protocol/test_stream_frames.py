@@ -10,6 +10,7 @@ from penstock.protocol.control import COUNT_MAX
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.stream_frames import (
     LATEST,
+    Carried,
     LogRequest,
     LogSpan,
     Nack,
@@ -32,6 +33,7 @@ FRAMES = [
     StreamForgotten("p", "sb", 2, existed=True),
     LogRequest("p", "sb", 3, 0, LATEST, 1_000, "number > 1"),
     LogSpan("p", "sb", 3, 4, COUNT_MAX),
+    Carried("p", "sb", bytes(32), COUNT_MAX, COUNT_MAX, "why", 5, is_broken=True),
 ]
 
 
@@ -46,6 +48,11 @@ def test_what_is_left_out_is_not_durable_and_does_not_resume() -> None:
     answered = StreamOpened("p", "sb", 1, 5)
     assert (answered.claimed, answered.held, answered.problem) == (0, 0, "")
     assert Positions("p", ()).durables == ()
+
+
+def test_unless_it_says_so_an_answer_holds_nobody_back_and_misses_nothing() -> None:
+    answer = Carried("p", "sb", b"me", 1, 2)
+    assert (answer.reason, answer.window_bytes, answer.is_broken) == ("", 0, False)
 
 
 def test_the_latest_is_the_highest_tick_that_is_believed() -> None:
@@ -87,6 +94,12 @@ def test_the_latest_is_the_highest_tick_that_is_believed() -> None:
         ["positions", "p", [], [["D", -1, 2, "sb"]]],
         ["positions", "p", [], [["D", 1, COUNT_MAX + 1, "sb"]]],
         ["positions", "p", [], [["D", 1, 2, "sb", 3]]],
+        ["carried", "p", "sb", b"me", 1],
+        ["carried", "p", "sb", "me", 1, 1],
+        ["carried", "p", "sb", b"me", -1, 1],
+        ["carried", "p", "sb", b"me", 1, COUNT_MAX + 1],
+        ["carried", "p", "sb", b"me", 1, 1, "", -1],
+        ["carried", "p", "sb", b"me", 1, 1, "", 0, "yes"],
     ],
     ids=str,
 )

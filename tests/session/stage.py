@@ -19,8 +19,14 @@ NAMES = PubendNames(((0, "quotes"), (1, "loose")))
 _Frame = TypeVar("_Frame", bound=Frame)
 
 
-def welcome(broker: str, *, heartbeat_ms: int = 60_000, pubends: tuple[str, ...] = ()) -> Welcome:
-    return Welcome(PROTOCOL_VERSION, broker, "o", 11, 2, 50_000, heartbeat_ms, 100_000, pubends)
+GUARANTEED, LOOSE = "quotes", "loose"
+"""Two pubends of the overlay, by their service classes."""
+
+
+def welcome(broker: str, *, heartbeat_ms: int = 60_000) -> Welcome:
+    """The greeting of a broker; it is not the one that hosts the pubends."""
+    others = ((GUARANTEED, "home", True), (LOOSE, "home", False))
+    return Welcome(PROTOCOL_VERSION, broker, "o", 11, 2, 50_000, heartbeat_ms, 100_000, others=others)
 
 
 class Stage:
@@ -66,6 +72,11 @@ class Stage:
     def welcome(self, line: int, broker: str = "old", *, heartbeat_ms: int = 60_000) -> None:
         self.connect(line)
         self.tell(line, welcome(broker, heartbeat_ms=heartbeat_ms), NAMES)
+
+    def publish(self, body: bytes, pubend: str = GUARANTEED) -> None:
+        queue = self.session.publishing.queue_for(pubend)
+        assert queue is not None, "its broker knows the pubend"
+        queue.put(body, now_ms=self.now_ms)
 
     def lose(self, line: int, problem: str = "cut") -> None:
         if line not in self.gone:

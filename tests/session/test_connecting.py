@@ -12,6 +12,8 @@ from penstock.session.errors import ConnectionFailedError, RefusedError
 from penstock.session.settings import ClientSettings
 from session.stage import NEW, OLD, Stage, welcome
 
+ONCE = ClientSettings(connect_timeout_ms=0)
+
 
 def lost_at(now_ms: int, **changes: Any) -> Reconnect:
     settings = ClientSettings(backoff_first_ms=100, backoff_max_ms=1_000, **changes)
@@ -79,13 +81,97 @@ def test_addresses_are_tried_in_turn_and_the_one_that_worked_is_kept() -> None:
 
 
 def test_every_address_that_failed_at_first_is_named_and_that_is_the_end() -> None:
-    stage = Stage(f"{OLD},{NEW}")
+    stage = Stage(f"{OLD},{NEW}", ONCE)
     stage.lose(stage.open(), "Connection refused")
     stage.connect(stage.line)
     stage.lose(stage.line, "the broker closed the connection")
     assert isinstance(stage.end, ConnectionFailedError)
     assert str(stage.end) == f"{OLD}: Connection refused; {NEW}: the broker closed the connection"
     assert stage.session.next_deadline() is None
+
+
+def test_the_first_connection_is_tried_again_until_there_is_one() -> None:
+    stage = Stage(f"{OLD},{NEW}")
+    stage.lose(stage.open(), "Connection refused")
+    stage.lose(stage.line, "Connection refused")
+    for round_ in range(2, 12):
+        # A pause, and no longer than a second.
+        assert len(stage.dialled) == 2 * round_ - 2
+        stage.run(1_000)
+        stage.lose(stage.line, "Connection refused")
+        stage.lose(stage.line, "Connection refused")
+    stage.run(1_000)
+    stage.welcome(stage.line)
+    assert stage.session.is_up
+    assert stage.end is None
+    assert stage.session.reconnects == 0
+    stage.run(60_000)
+    assert stage.session.is_up
+
+
+def test_the_search_ends_in_time_and_names_the_last_problem_of_each_address() -> None:
+    stage = Stage(f"{OLD},{NEW}", ClientSettings(connect_timeout_ms=2_500))
+    stage.lose(stage.open(), "no such host")
+    stage.lose(stage.line, "Connection refused")
+    began_ms = stage.now_ms
+    while stage.end is None and stage.now_ms < began_ms + 10_000:
+        stage.run(1)
+        if stage.line not in stage.gone and str(stage.dialled[stage.line]) == OLD:
+            stage.lose(stage.line, "Connection reset")
+    # The other address is silent from then on, and has too little time to answer.
+    assert stage.now_ms == began_ms + 2_500
+    assert isinstance(stage.end, ConnectionFailedError)
+    problems = f"{OLD}: Connection reset; {NEW}: Connection refused"
+    assert str(stage.end) == f"no broker answered within 2.5 s: {problems}"
+    assert stage.session.next_deadline() is None
+    assert {*stage.dialled} == {*stage.gone}
+
+
+def test_the_search_may_last_for_ever() -> None:
+    stage = Stage(settings=ClientSettings(connect_timeout_ms=None))
+    stage.open()
+    for _ in range(200):
+        stage.lose(stage.line, "Connection refused")
+        stage.run(1_000)
+    assert stage.end is None
+    stage.welcome(stage.line)
+    assert stage.session.is_up
+
+
+def test_what_does_not_get_better_ends_the_search_at_once() -> None:
+    stage = Stage(f"{OLD},{NEW}")
+    stage.open()
+    for problem in ("the certificate is not trusted", "not a broker"):
+        assert stage.end is None
+        stage.react(stage.session.on_lost(stage.line, problem, now_ms=stage.now_ms, is_hopeless=True))
+    assert str(stage.end) == f"{OLD}: the certificate is not trusted; {NEW}: not a broker"
+
+
+def test_one_address_that_may_get_better_is_enough_to_go_on() -> None:
+    stage = Stage(f"{OLD},{NEW}")
+    stage.react(stage.session.on_lost(stage.open(), "not trusted", now_ms=stage.now_ms, is_hopeless=True))
+    stage.lose(stage.line, "Connection refused")
+    stage.run(1_000)
+    assert stage.end is None
+    assert len(stage.dialled) == 3
+
+
+def test_after_the_first_connection_even_a_wrong_certificate_is_tried_again() -> None:
+    stage = Stage()
+    stage.welcome(stage.open())
+    stage.lose(stage.line)
+    stage.run(1_000)
+    stage.react(stage.session.on_lost(stage.line, "not trusted", now_ms=stage.now_ms, is_hopeless=True))
+    stage.run(1_000)
+    assert stage.end is None
+    assert len(stage.dialled) == 3
+
+
+def test_a_goodbye_for_a_breach_of_the_protocol_before_the_welcome_ends_the_search() -> None:
+    stage = Stage()
+    stage.connect(stage.open())
+    stage.tell(1, Goodbye("protocol", "version 3 is spoken here"))
+    assert "version 3 is spoken here" in str(stage.end)
 
 
 def test_a_refusal_ends_the_search_with_the_brokers_reason() -> None:
@@ -105,7 +191,7 @@ def test_another_goodbye_leads_to_the_next_address() -> None:
 
 
 def test_a_goodbye_right_behind_the_welcome_is_a_failed_attempt() -> None:
-    stage = Stage()
+    stage = Stage(settings=ONCE)
     stage.connect(stage.open())
     stage.tell(1, welcome("old"), Goodbye("full", "too many"))
     assert str(stage.end) == f"{OLD}: too many (full)"
@@ -113,7 +199,7 @@ def test_a_goodbye_right_behind_the_welcome_is_a_failed_attempt() -> None:
 
 @pytest.mark.parametrize("is_made", [True, False])
 def test_a_broker_that_says_nothing_is_given_up_in_time(is_made: bool) -> None:
-    stage = Stage(settings=ClientSettings(connect_ms=30))
+    stage = Stage(settings=ClientSettings(connect_ms=30, connect_timeout_ms=0))
     stage.open()
     if is_made:
         stage.connect(1)

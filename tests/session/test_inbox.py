@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 from penstock.model.tick import tick_at
+from penstock.protocol.frames import Handed
+from penstock.protocol.work_frames import Verdict
 from penstock.session.inbox import Inbox, Lag, Wanted
 from penstock.session.positions import LostTicks
 from penstock.session.received import BestEffortReceived, Received
+from penstock.session.work import Shared
 
 
 def inbox_with(count: int, *, bytes_max: int = 10**6, messages_max: int = 10**6, size: int = 100) -> Inbox:
@@ -126,3 +129,28 @@ def test_what_waits_when_another_took_over_is_not_for_this_one() -> None:
             0 if is_taken_over else 1,
         )
         assert inbox.read_positions() == {"p": 3}
+
+
+def handed(*messages: tuple[int, int]) -> Handed:
+    ticks, attempts = [tick for tick, _ in messages], [attempt for _, attempt in messages]
+    return Handed("p", "", b"", (1, 1, 1, 1), ticks, attempts, [b"body"] * len(messages))
+
+
+def test_messages_of_a_group_are_queued_once_and_the_last_attempt_replaces_unread_ones() -> None:
+    inbox = Inbox(1, Wanted("TRUE", shared=Shared("g")), bytes_max=10**6, messages_max=10**6)
+    assert inbox.take_in(handed((1, 1), (2, 1)))
+    assert not inbox.take_in(handed((1, 1)))
+    assert inbox.take_in(handed((1, 2)))
+    inbox.check_invariants()
+    assert [(each.tick, each.attempt) for each in inbox.queue] == [(2, 1), (1, 2)]
+
+
+def test_a_member_that_withdraws_returns_what_was_not_read() -> None:
+    inbox = Inbox(1, Wanted("TRUE", shared=Shared("g")), bytes_max=10**6, messages_max=10**6)
+    inbox.take_in(handed((1, 1), (2, 1)))
+    inbox.pop()
+    inbox.withdraw()
+    assert inbox.work is not None
+    (frame,) = inbox.work.take(1, now_ms=0)
+    assert [(tick, verdict) for tick, _, verdict, _, _ in frame.verdicts] == [(2, Verdict.RETURNED)]
+    assert not inbox.queue

@@ -12,8 +12,11 @@ from penstock.protocol.frames import (
     StatusRequest,
     Subscribe,
     Subscribed,
+    SurveyReply,
+    SurveyRequest,
 )
 from penstock.session.changes import Changes
+from penstock.session.inbox import Wanted
 from penstock.session.inboxes import Inboxes
 from penstock.session.moves import Moves, Subscribing
 from penstock.session.settings import ClientSettings
@@ -159,3 +162,28 @@ def test_what_waited_for_a_subscription_to_be_named_wakes_it_and_nobody_else_get
     assert (numbers(one, "trades"), [*changes.inboxes]) == ([20], [1])
     assert numbers(two, "trades") == [], "the old broker may still have something before that"
     assert [*told(resident, horizon(20, 4, 2)).inboxes] == [2]
+
+
+def test_a_scan_for_last_values_goes_on_at_the_broker_that_rescues_the_client() -> None:
+    resident, _ = connected()
+    moving(resident)
+    inbox = resident.subscribe(Wanted("TRUE", otherwise=0, last_by="n"))
+    assert said(resident)[-1] == SurveyRequest(1)
+    resident.on_disconnected()
+    resident.take_over()
+    frames = said(resident)
+    assert SurveyRequest(2) in frames
+    assert not [each for each in frames if isinstance(each, Subscribe) and each.number == inbox.number]
+
+
+def test_a_scan_for_last_values_goes_on_at_the_new_broker() -> None:
+    resident, _ = connected()
+    moving(resident)
+    inbox = resident.subscribe(Wanted("TRUE", otherwise=0, last_by="n"))
+    said(resident)
+    resident.take_over()
+    frames = said(resident)
+    assert SurveyRequest(1) in frames
+    assert not [each for each in frames if isinstance(each, Subscribe) and each.number == inbox.number]
+    told(resident, SurveyReply(1))
+    assert Subscribe(inbox.number, "TRUE", otherwise=0) in said(resident)

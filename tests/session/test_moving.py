@@ -10,8 +10,12 @@ from penstock.protocol.frames import (
     Migrate,
     Moved,
     MoveFailed,
+    PubendPlaces,
     Publish,
+    PublishAck,
     Refused,
+    Rewind,
+    Rewound,
     StatusReply,
     StatusRequest,
     Subscribe,
@@ -19,7 +23,7 @@ from penstock.protocol.frames import (
 )
 from penstock.session.settings import ClientSettings
 from session.moving import horizon, message
-from session.stage import NEW, Stage, subscribed_stage, welcome
+from session.stage import GUARANTEED, LOOSE, NEW, Stage, subscribed_stage, welcome
 
 
 def order(session: int = 7, address: str = NEW, broker: str = "new") -> Migrate:
@@ -218,15 +222,11 @@ def test_if_the_old_broker_dies_when_the_new_one_does_not_know_all_positions_the
     assert stage.session.moves == 0
 
 
-def test_who_is_pinned_publishes_or_moves_already_stays() -> None:
+def test_who_is_pinned_or_moves_already_stays() -> None:
     stage, _ = subscribed_stage(ClientSettings(pinned=True))
     assert stage.of(1, Hello)[0].pinned
     stage.tell(1, order())
     assert refusal(stage) == "the client is pinned"
-    stage, _ = subscribed_stage()
-    stage.session.publish(b"x", "", now_ms=stage.now_ms)
-    stage.tell(1, order())
-    assert refusal(stage) == "the client publishes"
     stage, _ = subscribed_stage()
     arriving(stage)
     stage.tell(1, order(8))
@@ -250,19 +250,128 @@ def test_what_is_secret_does_not_go_where_everybody_can_hear_it() -> None:
     assert stage.dialled[2].tls
 
 
-@pytest.mark.parametrize("is_ready", [True, False])
-def test_who_begins_to_publish_in_the_middle_stays(is_ready: bool) -> None:
-    stage, _ = subscribed_stage()
+def published(stage: Stage, line: int) -> list[tuple[str, int, list[bytes]]]:
+    """What was published on a line: pubend, number of the first message, and all messages of each frame."""
+    return [(frame.pubend, frame.first, frame.bodies) for frame in stage.of(line, Publish) if frame.bodies]
+
+
+def publishing_stage(*bodies: bytes, pubend: str = GUARANTEED) -> Stage:
+    """A session that has sent these messages on its first line."""
+    stage, _ = subscribed_stage(ClientSettings(linger_ms=0))
+    for body in bodies:
+        stage.publish(body, pubend)
+    stage.pump()
+    assert published(stage, 1) == [(pubend, 1, [*bodies])]
+    return stage
+
+
+def test_what_a_guaranteed_pubend_has_not_acknowledged_is_sent_again_on_the_new_line() -> None:
+    stage = publishing_stage(b"1", b"2", b"3")
+    stage.tell(1, PublishAck(1, 1, GUARANTEED))
+    line = moved(stage)
+    assert published(stage, line) == [(GUARANTEED, 2, [b"2", b"3"])]
+    said = [type(frame) for frame in stage.said[line]]
+    assert said.index(Moved) < said.index(Publish)
+    stage.tell(line, PublishAck(3, 2, GUARANTEED))
+    stage.publish(b"4")
+    stage.pump()
+    assert published(stage, line)[1:] == [(GUARANTEED, 4, [b"4"])]
+    assert (stage.session.publishing.acknowledged, stage.session.publishing.lost) == (3, 0)
+
+
+def test_who_publishes_during_a_move_does_so_on_the_old_line_until_the_new_one_takes_over() -> None:
+    stage = publishing_stage(b"1")
     line = arriving(stage)
-    if is_ready:
-        stage.tell(line, Subscribed(1, "TRUE"))
-    stage.session.publish(b"x", "", now_ms=stage.now_ms)
+    stage.publish(b"2")
+    stage.tell(line, Subscribed(1, "TRUE"))
+    stage.run(400)
+    stage.publish(b"3")
+    stage.run(50)
+    assert published(stage, 1)[1:] == [(GUARANTEED, 2, [b"2"]), (GUARANTEED, 3, [b"3"])]
+    assert published(stage, line) == []
+    stage.run(50)
+    assert [body for _, _, bodies in published(stage, line) for body in bodies] == [b"1", b"2", b"3"]
+
+
+def test_what_the_old_broker_says_of_messages_after_the_move_does_not_count() -> None:
+    """They are sent again on the new line, whose broker will say it, too."""
+    stage = publishing_stage(b"1", b"2")
+    line = moved(stage)
+    stage.tell(1, PublishAck(2, 2, GUARANTEED), Refused("publish", 2, "no", 1, GUARANTEED), Rewind(1, 1, GUARANTEED))
+    assert stage.session.line == line
+    assert (stage.session.publishing.acknowledged, stage.session.publishing.refused) == (0, 0)
+    assert stage.of(1, Rewound) == stage.of(line, Rewound) == []
+    stage.tell(line, PublishAck(2, 2, GUARANTEED))
+    assert stage.session.publishing.acknowledged == 2
+
+
+def test_a_pubend_that_guarantees_nothing_rests_until_it_has_everything_and_then_the_client_moves() -> None:
+    stage = publishing_stage(b"1", pubend=LOOSE)
+    line = arriving(stage)
+    stage.tell(line, Subscribed(1, "TRUE"))
+    stage.run(600)
+    assert stage.session.line == 1, "what is on the wire could not be sent again"
+    asked = stage.of(1, Publish)[-1]
+    assert (asked.pubend, asked.bodies) == (LOOSE, [])
+    stage.publish(b"2", LOOSE)
+    stage.publish(b"g", GUARANTEED)
+    stage.run(100)
+    assert published(stage, 1)[1:] == [(GUARANTEED, 1, [b"g"])], "the others go on"
+    stage.tell(1, PublishAck(1, 1, LOOSE))
     stage.run(10)
-    if not is_ready:
-        stage.tell(line, Subscribed(1, "TRUE"))
+    assert stage.session.line == line
+    assert {pubend: bodies for pubend, _, bodies in published(stage, line)} == {LOOSE: [b"2"], GUARANTEED: [b"g"]}
+    assert (stage.session.publishing.lost, stage.session.moves) == (0, 1)
+
+
+def test_a_pubend_that_guarantees_nothing_goes_on_if_the_move_is_given_up() -> None:
+    stage = publishing_stage(b"1", pubend=LOOSE)
+    line = arriving(stage)
+    stage.tell(line, Subscribed(1, "TRUE"))
+    stage.run(600)
+    stage.publish(b"2", LOOSE)
+    stage.run(100)
+    assert published(stage, 1) == [(LOOSE, 1, [b"1"])]
+    stage.tell(line, Goodbye("full", "no room"))
+    stage.run(10)
+    assert (stage.session.line, published(stage, 1)[1:]) == (1, [(LOOSE, 2, [b"2"])])
+
+
+def test_a_pubend_that_does_not_answer_keeps_the_client_where_it_is() -> None:
+    stage = publishing_stage(b"1", pubend=LOOSE)
+    line = arriving(stage)
+    stage.tell(line, Subscribed(1, "TRUE"))
+    for _ in range(4):
+        stage.run(5_000)
+    assert (stage.session.line, line in stage.gone) == (1, True)
+    assert refusal(stage) == "what was published best effort is not acknowledged"
+    stage.publish(b"2", LOOSE)
+    stage.pump()
+    assert published(stage, 1)[1:] == [(LOOSE, 2, [b"2"])]
+
+
+def test_if_the_old_broker_dies_while_pubends_rest_the_new_one_takes_over_and_only_they_lose() -> None:
+    stage = publishing_stage(b"1", pubend=LOOSE)
+    stage.publish(b"g", GUARANTEED)
+    stage.pump()
+    line = arriving(stage)
+    stage.tell(line, Subscribed(1, "TRUE"))
+    stage.run(600)
+    stage.publish(b"2", LOOSE)
+    stage.lose(1)
+    assert stage.session.line == line
+    assert {pubend: bodies for pubend, _, bodies in published(stage, line)} == {LOOSE: [b"2"], GUARANTEED: [b"g"]}
+    assert [(each.pubend, each.body) for each in stage.session.publishing.take_failures()] == [(LOOSE, b"1")]
+
+
+def test_what_the_new_broker_says_about_pubends_during_the_move_is_known_after_it() -> None:
+    stage = publishing_stage(b"1")
+    line = arriving(stage)
+    stage.tell(line, PubendPlaces((("extra", "far", True),), (LOOSE,)), Subscribed(1, "TRUE"))
+    assert "extra" not in stage.session.publishing.places
     stage.run(500)
-    assert refusal(stage) == f"{NEW}: the client publishes"
-    assert (len(stage.of(1, Publish)), stage.of(line, Publish)) == (1, [])
+    assert stage.session.line == line
+    assert {*stage.session.publishing.places} == {GUARANTEED, "extra"}
 
 
 def test_what_is_asked_before_a_move_is_answered_after_it() -> None:

@@ -1,431 +1,502 @@
+"""The queues of a client: which pubend a message goes to, and what becomes of it when pubends come and go."""
+
 from __future__ import annotations
 
-from collections import deque
 from contextlib import nullcontext
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from msgspec import structs
 
 from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.protocol.errors import ProtocolError
-from penstock.protocol.frames import Publish, RefusedAck
-from penstock.session.publishing import Failure, Identifying, PublishQueue
+from penstock.protocol.frames import (
+    HeldBack,
+    PubendPlaces,
+    Publish,
+    PublishAck,
+    Refused,
+    Rewind,
+    Rewound,
+    Skipped,
+    Welcome,
+)
+from penstock.session.errors import UnknownPubendError
+from penstock.session.publish_queue import Failure, PublishQueue
+from penstock.session.publishing import Identifying, PubendPlace, Publishing
+from penstock.session.settings import Choice, ClientSettings
 from session.moving import welcome
 
+MANY = tuple(f"p{number}" for number in range(8))
+IDENTITIES = [bytes([number]) * 16 for number in range(200)]
 
-def queue_with(credit_bytes: int = 1_000, *, linger_ms: int = 2, batch_bytes: int = 100) -> PublishQueue:
-    queue = PublishQueue(linger_ms=linger_ms, batch_bytes=batch_bytes)
-    queue.on_welcome(credit_bytes=credit_bytes, now_ms=0)
+
+def greeting(
+    broker: str = "b1",
+    pubends: tuple[str, ...] = (),
+    *,
+    best_effort: tuple[str, ...] = (),
+    others: tuple[tuple[str, str, bool], ...] = (),
+    is_complete: bool = True,
+    overlay: str = "o",
+) -> Welcome:
+    return structs.replace(
+        welcome(broker, pubends, overlay), best_effort=best_effort, others=others, is_complete=is_complete
+    )
+
+
+def far(*pubends: str, broker: str = "far", is_guaranteed: bool = True) -> tuple[tuple[str, str, bool], ...]:
+    return tuple((pubend, broker, is_guaranteed) for pubend in pubends)
+
+
+def publishing_with(
+    first: Welcome, *, choice: Choice = "near", identity: bytes = b"me", stop_at_refusal: bool = False
+) -> Publishing:
+    publishing = Publishing(ClientSettings(linger_ms=0, choice=choice, stop_at_refusal=stop_at_refusal))
+    publishing.identity = identity
+    publishing.on_welcome(first, now_ms=0)
+    return publishing
+
+
+def queue_of(publishing: Publishing, pubend: str) -> PublishQueue:
+    queue = publishing.queue_for(pubend)
+    assert queue is not None
     return queue
 
 
-def sent(queue: PublishQueue, now_ms: int) -> list[tuple[int, list[int], str]]:
-    frames = [(frame.first, [len(body) for body in frame.bodies], frame.pubend) for frame in queue.take(now_ms=now_ms)]
-    queue.check_invariants()
-    return frames
+def put(publishing: Publishing, pubend: str, *bodies: bytes) -> None:
+    for body in bodies:
+        queue_of(publishing, pubend).put(body, now_ms=0)
 
 
-def test_messages_wait_for_others_until_the_linger_is_over() -> None:
-    queue = queue_with()
-    queue.put(b"a", now_ms=10)
-    queue.put(b"bb", now_ms=11)
-    assert queue.next_deadline() == 12
-    assert sent(queue, 11) == []
-    assert sent(queue, 12) == [(1, [1, 2], "")]
-    assert queue.next_deadline() is None
+def put_anyway(publishing: Publishing, pubend: str, body: bytes) -> None:
+    """Puts a message that had room before the window has shrunk."""
+    queue_of(publishing, pubend).put(body, now_ms=0, had_room=True)
 
 
-def test_a_full_batch_does_not_wait() -> None:
-    queue = queue_with()
-    queue.put(bytes(60), now_ms=10)
-    assert not queue.is_due(10)
-    queue.put(bytes(60), now_ms=10)
-    assert sent(queue, 10) == [(1, [60], "")], "what is left is no full batch"
-    assert sent(queue, 12) == [(2, [60], "")]
+def sent(publishing: Publishing, now_ms: int = 0) -> list[tuple[str, int, list[bytes]]]:
+    """What is published now: pubend, number of the first message, and all messages of each frame."""
+    frames = publishing.take(now_ms=now_ms)
+    publishing.check_invariants()
+    return [(frame.pubend, frame.first, frame.bodies) for frame in frames if isinstance(frame, Publish)]
 
 
-def test_messages_to_different_pubends_keep_their_order_in_frames_of_their_own() -> None:
-    queue = queue_with(linger_ms=0)
-    for pubend in ("a", "a", "b", "a"):
-        queue.put(b"x", pubend, now_ms=0)
-    assert sent(queue, 0) == [(1, [1, 1], "a"), (3, [1], "b"), (4, [1], "a")]
+def tell(publishing: Publishing, *frames: PublishAck | HeldBack | Refused | Rewind) -> None:
+    for frame in frames:
+        publishing.on_frame(frame, now_ms=0)
+        publishing.check_invariants()
 
 
-def test_the_window_closes_and_opens() -> None:
-    queue = queue_with(100, linger_ms=0)
-    queue.put(bytes(70), now_ms=0)
-    assert not queue.has_room(31)
-    assert queue.has_room(30)
-    assert len(sent(queue, 0)) == 1
-    assert not queue.has_room(31)
-    queue.on_ack(1, 0)
-    assert not queue.has_room(31), "acknowledged, but the broker holds its credit back"
-    queue.on_ack(1, 70)
-    assert queue.has_room(100)
+def reconnect(publishing: Publishing, following: Welcome) -> None:
+    publishing.on_disconnected()
+    publishing.on_welcome(following, now_ms=0)
+    publishing.check_invariants()
 
 
-def test_a_message_larger_than_the_window_goes_alone() -> None:
-    queue = queue_with(100, linger_ms=0)
-    assert queue.has_room(500)
-    queue.put(bytes(500), now_ms=0)
-    assert not queue.has_room(1)
-    assert sent(queue, 0) == [(1, [500], "")]
-    assert not queue.has_room(1)
-    queue.on_ack(1, 500)
-    queue.put(b"x", now_ms=0)
-    assert not queue.has_room(500)
+# Which pubends there are.
 
 
-def test_hurry_makes_everything_due() -> None:
-    queue = queue_with(linger_ms=1_000)
-    queue.hurry(now_ms=0)
-    assert queue.next_deadline() is None
-    queue.put(b"x", now_ms=0)
-    queue.hurry(now_ms=1)
-    # The frame without messages asks for an acknowledgement, once.
-    assert sent(queue, 1) == [(1, [1], ""), (2, [], "")]
-    assert sent(queue, 2) == []
-    queue.hurry(now_ms=3)
-    assert sent(queue, 3) == [(2, [], "")]
-    queue.on_ack(1, 1)
-    queue.hurry(now_ms=4)
-    assert sent(queue, 4) == []
+def test_the_pubends_are_those_of_the_broker_and_of_all_others() -> None:
+    publishing = publishing_with(
+        greeting("b1", ("a", "b"), best_effort=("b",), others=(("c", "b2", True), ("d", "b3", False)))
+    )
+    assert publishing.places == {
+        "a": PubendPlace("b1", is_guaranteed=True),
+        "b": PubendPlace("b1", is_guaranteed=False),
+        "c": PubendPlace("b2", is_guaranteed=True),
+        "d": PubendPlace("b3", is_guaranteed=False),
+    }
+    publishing.on_places(PubendPlaces((("c", "b9", False), ("e", "b9", True)), ("a", "d")), now_ms=0)
+    assert publishing.places == {
+        "b": PubendPlace("b1", is_guaranteed=False),
+        "c": PubendPlace("b9", is_guaranteed=False),
+        "e": PubendPlace("b9", is_guaranteed=True),
+    }
+    publishing.on_disconnected()
+    assert [*publishing.places] == ["b", "c", "e"], "they are remembered"
+    publishing.on_welcome(greeting("b2", ("c",)), now_ms=0)
+    assert [*publishing.places] == ["c"]
 
 
-def back(queue: PublishQueue, credit_bytes: int = 1_000, *, now_ms: int = 50, keeps: str | None = None) -> None:
-    """The connection is lost, and there is another: to a broker where all pubends recognise what they have but one."""
-    queue.on_disconnected()
-    queue.check_invariants()
-    queue.on_welcome(credit_bytes=credit_bytes, now_ms=now_ms, recognises=lambda pubend: pubend != keeps)
-    queue.check_invariants()
+def test_a_name_that_nobody_knows_is_an_error_with_the_names_there_are() -> None:
+    publishing = publishing_with(greeting("b1", ("b",), others=far("a")))
+    with pytest.raises(UnknownPubendError, match=r"^overlay o has no pubend 'c'; there are: a, b$"):
+        publishing.queue_for("c")
+    with pytest.raises(UnknownPubendError, match=r"^overlay o has no pubend 'c'; there are: none$"):
+        publishing_with(greeting()).queue_for("c")
+    with pytest.raises(UnknownPubendError, match=r"^overlay o has no pubends$"):
+        publishing_with(greeting()).queue_for("")
+    many = publishing_with(greeting(others=far(*(f"p{number:02}" for number in range(30)))))
+    with pytest.raises(UnknownPubendError, match=r"p18, p19, \.\.\.$"):
+        many.queue_for("c")
+    with pytest.raises(LimitError, match="the name of the pubend"):
+        publishing.queue_for("p" * 101)
 
 
-def test_at_another_broker_what_was_on_the_wire_is_lost_and_what_waited_is_sent() -> None:
-    queue = queue_with()
-    queue.put(b"a", now_ms=0)
-    queue.put(b"b", now_ms=0)
-    assert sent(queue, 2) == [(1, [1, 1], "")]
-    queue.on_ack(1, 1)
-    queue.put(b"ccc", now_ms=3)
-    queue.on_disconnected()
-    queue.check_invariants()
-    assert (queue.published, queue.settled, queue.lost) == (3, 1, 0), "nobody knows yet where we come back"
-    assert not queue.has_room(1)
-    assert sent(queue, 99) == []
-    queue.on_welcome(credit_bytes=1_000, now_ms=99)
-    assert (queue.settled, queue.lost) == (2, 1)
-    assert sent(queue, 99) == [(3, [3], "")]
-    queue.on_ack(3, 3)
-    assert queue.settled == queue.published == 3
-    assert queue.acknowledged == 2
+def test_while_the_broker_does_not_know_all_pubends_nobody_can_tell() -> None:
+    publishing = publishing_with(greeting("b1", is_complete=False))
+    assert publishing.queue_for("a") is None
+    assert publishing.queue_for("") is None
+    publishing.on_places(PubendPlaces(far("b"), is_complete=False), now_ms=0)
+    assert publishing.queue_for("a") is None
+    assert queue_of(publishing, "b").is_open
+    publishing.on_places(PubendPlaces(), now_ms=0)
+    with pytest.raises(UnknownPubendError, match="there are: b"):
+        publishing.queue_for("a")
 
 
-def test_what_was_on_the_wire_is_sent_again_before_anything_new() -> None:
-    queue = queue_with()
-    for body in (b"a", b"bb", b"ccc"):
-        queue.put(body, now_ms=0)
-    assert sent(queue, 2) == [(1, [1, 2, 3], "")]
-    queue.on_ack(1, 1)
-    back(queue)
-    assert queue.next_deadline() == 50, "there is nothing to wait for"
-    queue.put(b"dddd", now_ms=50)
-    assert sent(queue, 50) == [(2, [2, 3], ""), (4, [4], "")], "a frame that was sent takes no more in"
-    back(queue)
-    assert sent(queue, 50) == [(2, [2, 3], ""), (4, [4], "")]
-    queue.on_ack(4, 9)
-    assert (queue.settled, queue.acknowledged, queue.lost) == (4, 4, 0)
+def test_without_a_connection_nobody_can_tell_either() -> None:
+    publishing = Publishing(ClientSettings())
+    assert publishing.queue_for("a") is None
+    publishing.on_welcome(greeting("b1", ("b",)), now_ms=0)
+    publishing.on_disconnected()
+    assert publishing.queue_for("a") is None, "the next broker may know it"
+    assert not queue_of(publishing, "b").is_open, "it may be asked for, but has no room yet"
+    publishing.on_welcome(greeting("b1", ("b",)), now_ms=0)
+    assert queue_of(publishing, "b").is_open
 
 
-def test_only_pubends_that_recognise_what_they_have_get_it_again() -> None:
-    queue = queue_with(linger_ms=0)
-    for pubend in ("a", "b", "a", "b"):
-        queue.put(b"x", pubend, now_ms=0)
-    assert len(sent(queue, 0)) == 4
-    back(queue, keeps="b")
-    assert (queue.lost, queue.settled) == (2, 0)
-    assert sent(queue, 50) == [(1, [1], "a"), (3, [1], "a")]
-    queue.on_ack(1, 1)
-    assert queue.settled == 2, "the next one is lost"
-    queue.on_ack(3, 1)
-    assert (queue.settled, queue.acknowledged) == (4, 2)
+# The choice of a pubend.
 
 
-def test_a_smaller_window_of_the_next_broker_is_kept_to() -> None:
-    queue = queue_with(batch_bytes=1_000)
-    for _ in range(3):
-        queue.put(bytes(40), now_ms=0)
-    queue.on_disconnected()
-    queue.on_welcome(credit_bytes=90, now_ms=1)
-    assert sent(queue, 2) == [(1, [40, 40], "")]
-    assert queue.next_deadline() is None
-    queue.on_ack(2, 80)
-    assert sent(queue, 3) == [(3, [40], "")]
+def choices(first: Welcome, choice: Choice) -> list[str]:
+    """The choices of many publishers."""
+    return [queue_of(publishing_with(first, choice=choice, identity=each), "").pubend for each in IDENTITIES]
 
 
-def test_what_is_sent_again_keeps_to_a_smaller_window_too() -> None:
-    queue = queue_with(batch_bytes=1_000)
-    for _ in range(4):
-        queue.put(bytes(40), now_ms=0)
-    assert sent(queue, 2) == [(1, [40] * 4, "")]
-    back(queue, 90)
-    assert sent(queue, 50) == [(1, [40, 40], "")]
-    back(queue, 30)
-    assert sent(queue, 50) == [(1, [40], "")], "one that is larger than the window goes alone"
-    assert not queue.has_room(1)
-    queue.on_ack(1, 40)
-    assert sent(queue, 51) == [(2, [40], "")]
-    # The broker remembers the whole frame of the first connection.
-    queue.on_ack(4, 40)
-    queue.check_invariants()
-    assert (queue.settled, queue.acknowledged, queue.next_deadline()) == (4, 4, None)
-    assert queue.has_room(30)
+def test_who_prefers_what_is_near_chooses_among_the_pubends_of_its_broker() -> None:
+    first = greeting("b1", ("a", "b"), others=far(*MANY))
+    assert {*choices(first, "near")} == {"a", "b"}
+    assert {*choices(greeting("b1", others=far(*MANY)), "near")} == {*MANY}, "there are none near"
 
 
-def test_nobody_is_asked_for_an_acknowledgement_of_what_is_lost() -> None:
-    queue = queue_with(linger_ms=0)
-    queue.put(b"x", now_ms=0)
-    sent(queue, 0)
-    queue.hurry(now_ms=0)
-    queue.on_disconnected()
-    queue.on_welcome(credit_bytes=10, now_ms=1)
-    assert sent(queue, 1) == []
+def test_who_chooses_by_hash_chooses_among_all() -> None:
+    assert {*choices(greeting("b1", ("a", "b"), others=far(*MANY)), "hash")} == {"a", "b", *MANY}
 
 
-def test_a_refused_frame_is_not_sent_again() -> None:
-    queue = queue_with(linger_ms=0, batch_bytes=1)
-    for _ in range(3):
-        queue.put(b"x", now_ms=0)
-    assert len(sent(queue, 0)) == 3
-    queue.on_refused(2, "not yours")
-    back(queue)
-    assert [first for first, _, _ in sent(queue, 50)] == [1, 3]
-    queue.on_ack(3, 2)
-    assert (queue.refused, queue.acknowledged, queue.settled) == (1, 2, 3)
+def test_a_choice_by_hash_does_not_depend_on_the_broker() -> None:
+    here = greeting("b1", MANY[:3], others=far(*MANY[3:]))
+    there = greeting("b2", MANY[5:], others=far(*MANY[:5]))
+    assert choices(here, "hash") == choices(there, "hash")
 
 
-def test_refused_messages_are_taken_out_of_their_frames_and_confirmed() -> None:
-    queue = queue_with(linger_ms=0, batch_bytes=3)
-    for number in range(1, 10):
-        queue.put(b"%d" % number, now_ms=0)
-    assert len(sent(queue, 0)) == 3
-    assert queue.take_confirmations() == []
-    queue.on_refused(2, "not yours")
-    queue.on_refused(6, "nor this", 2)
-    queue.check_invariants()
-    assert queue.take_confirmations() == [RefusedAck(7)]
-    assert queue.take_confirmations() == []
-    assert queue.take_failures() == [
-        Failure(2, b"2", "not yours"),
-        Failure(6, b"6", "nor this"),
-        Failure(7, b"7", "nor this"),
-    ]
-    assert (queue.refused, queue.refusal, queue.settled, queue.take_failures()) == (3, "nor this", 0, [])
-    queue.on_ack(4, 4)
-    assert (queue.acknowledged, queue.settled) == (3, 4)
-    back(queue)
-    assert [first for first, _, _ in sent(queue, 50)] == [5, 8]
-    queue.on_ack(9, 9)
-    assert (queue.acknowledged, queue.settled) == (6, 9)
+def test_one_pubend_more_or_less_changes_only_the_choices_for_that_one() -> None:
+    before = choices(greeting(others=far(*MANY)), "hash")
+    after = choices(greeting(others=far(*MANY, "new")), "hash")
+    changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
+    assert changed
+    assert {other for _, other in changed} == {"new"}
 
 
-def test_a_confirmation_is_of_the_connection_on_which_the_refusal_came() -> None:
-    queue = queue_with(linger_ms=0, batch_bytes=1)
-    queue.put(b"x", now_ms=0)
-    assert len(sent(queue, 0)) == 1
-    queue.on_refused(1, "no")
-    back(queue)
-    assert queue.take_confirmations() == []
+@pytest.mark.parametrize("choice", ["near", "hash"])
+def test_guaranteed_pubends_are_preferred(choice: Choice) -> None:
+    mixed = greeting("b1", ("a", "b"), best_effort=("a",), others=far("c", is_guaranteed=False))
+    assert {*choices(mixed, choice)} == {"b"}
+    none = greeting("b1", ("a", "b"), best_effort=("a", "b"))
+    assert {*choices(none, choice)} == {"a", "b"}, "if there are none, the others will do"
 
 
-def test_what_is_lost_is_a_failure_without_a_reason() -> None:
-    queue = queue_with(linger_ms=0, batch_bytes=1)
-    queue.put(b"a", now_ms=0)
-    queue.put(b"b", now_ms=0)
-    assert len(sent(queue, 0)) == 2
-    queue.on_disconnected()
-    queue.on_welcome(credit_bytes=100, now_ms=10)
-    assert queue.take_failures() == [Failure(1, b"a", ""), Failure(2, b"b", "")]
-    assert queue.lost == 2
+def test_a_guaranteed_pubend_elsewhere_is_preferred_to_one_nearby_that_guarantees_nothing() -> None:
+    assert {*choices(greeting("b1", ("a",), best_effort=("a",), others=far("b")), "near")} == {"b"}
 
 
-def test_an_answer_to_what_was_never_sent_is_the_brokers_fault() -> None:
-    queue = queue_with()
-    with pytest.raises(ProtocolError, match="message 1 is acknowledged"):
-        queue.on_ack(1, 1)
-    with pytest.raises(ProtocolError, match="message 1 is refused"):
-        queue.on_refused(1, "why")
-    with pytest.raises(ProtocolError):
-        queue.on_ack(0, -1)
+def test_a_client_stays_with_its_choice_wherever_it_goes() -> None:
+    publishing = publishing_with(greeting("b1", ("a",)))
+    chosen = queue_of(publishing, "")
+    assert chosen is queue_of(publishing, "a")
+    reconnect(publishing, greeting("b2", ("b", "c"), others=far("a")))
+    assert queue_of(publishing, "") is chosen
+    publishing.on_places(PubendPlaces(far("d")), now_ms=0)
+    assert queue_of(publishing, "") is chosen
 
 
-steps = st.lists(
-    st.tuples(st.sampled_from(["put", "take", "ack", "break"]), st.integers(0, 120), st.sampled_from(["", "p"]))
+def test_a_client_chooses_again_only_when_its_pubend_is_gone() -> None:
+    publishing = publishing_with(greeting("b1", ("a",), others=far("b")))
+    put(publishing, "", b"1")
+    assert sent(publishing) == [("a", 1, [b"1"])]
+    publishing.on_places(PubendPlaces((), ("a",)), now_ms=0)
+    put(publishing, "", b"2")
+    assert sent(publishing) == [("b", 1, [b"2"])]
+
+
+# Several pubends.
+
+
+def test_each_pubend_has_numbers_and_a_window_of_its_own() -> None:
+    publishing = publishing_with(structs.replace(greeting("b1", ("a", "b")), credit_bytes=10))
+    for pubend in ("a", "b", "a"):
+        put(publishing, pubend, pubend.encode())
+    assert sent(publishing) == [("a", 1, [b"a", b"a"]), ("b", 1, [b"b"])]
+    put(publishing, "a", bytes(8))
+    assert not queue_of(publishing, "a").has_room(1)
+    assert queue_of(publishing, "b").has_room(9)
+    tell(publishing, HeldBack("a is full", 1, "a"))
+    assert sent(publishing) == []
+    assert publishing.held_back == "a is full"
+    assert publishing.next_deadline() is None
+    put(publishing, "b", b"b")
+    assert publishing.next_deadline() == 0
+    assert sent(publishing) == [("b", 2, [b"b"])]
+    tell(publishing, PublishAck(2, 2, "b"))
+    assert (publishing.acknowledged, publishing.settled, publishing.published) == (2, 2, 5)
+
+
+def test_a_rewind_of_one_pubend_is_answered_before_its_messages_and_concerns_no_other() -> None:
+    publishing = publishing_with(greeting("b1", ("a", "b")))
+    for pubend in ("a", "b"):
+        put(publishing, pubend, b"1", b"2", b"3")
+    assert len(sent(publishing)) == 2
+    tell(publishing, Refused("publish", 1, "no", 1, "b"), Refused("publish", 3, "nor", 1, "b"), Rewind(1, 4, "b"))
+    answer, skipped, again = publishing.take(now_ms=0)
+    assert (answer, skipped) == (Rewound(4, "b"), Skipped(2, "b"))
+    assert isinstance(again, Publish)
+    assert (again.pubend, again.first, again.bodies) == ("b", 2, [b"2"])
+    assert publishing.take_failures() == [Failure("b", 1, b"1", "no"), Failure("b", 3, b"3", "nor")]
+    assert (publishing.refused, publishing.refusal) == (2, "nor")
+
+
+def test_a_queue_that_stops_at_a_refusal_stops_no_other() -> None:
+    publishing = publishing_with(greeting("b1", ("a", "b")), stop_at_refusal=True)
+    for pubend in ("a", "b"):
+        put(publishing, pubend, b"1", b"2")
+    mark = publishing.mark()
+    assert len(sent(publishing)) == 2
+    tell(publishing, Refused("publish", 1, "no", 1, "a"), Rewind(1, 1, "a"), PublishAck(2, 2, "b"))
+    assert publishing.take(now_ms=0) == [], "not even an answer"
+    assert publishing.is_stopped
+    assert publishing.is_stopped_at(mark)
+    assert not publishing.is_stopped_at({"b": 2})
+    put(publishing, "b", b"3")
+    assert sent(publishing) == [("b", 3, [b"3"])]
+
+
+@pytest.mark.parametrize(
+    "frame", [PublishAck(1, 1, "b"), HeldBack("why", 0, "b"), Refused("publish", 1, "no", 1, "b"), Rewind(1, 1, "b")]
 )
-
-
-@given(steps)
-def test_nothing_is_sent_twice_or_out_of_order_or_beyond_the_window(steps: list[tuple[str, int, str]]) -> None:
-    queue = queue_with(200)
-    serial, acked, sent_serials, unacked = 0, 0, list[int](), list[int]()
-    for now_ms, (action, number, pubend) in enumerate(steps):
-        size = max(4, number)
-        if action == "put" and queue.has_room(size):
-            queue.put(serial.to_bytes(4) + bytes(size - 4), pubend, now_ms=now_ms)
-            serial += 1
-        elif action == "take":
-            bodies = [body for frame in queue.take(now_ms=now_ms) for body in frame.bodies]
-            sent_serials += [int.from_bytes(body[:4]) for body in bodies]
-            unacked += map(len, bodies)
-            assert sum(unacked) <= 200
-        elif action == "ack" and unacked:
-            count = number % len(unacked) + 1
-            acked += count
-            queue.on_ack(acked, sum(unacked[:count]))
-            del unacked[:count]
-        elif action == "break":
-            queue.on_disconnected()
-            queue.on_welcome(credit_bytes=200, now_ms=now_ms)
-            acked += len(unacked)
-            unacked.clear()
-        queue.check_invariants()
-    assert sent_serials == list(range(len(sent_serials)))
-
-
-class DurableBroker:
-    """Takes each message of its publisher once, by its sequence number, whatever is lost on the way in or out."""
-
-    def __init__(self) -> None:
-        self.taken: list[tuple[int, bytes]] = []
-        self._last = 0
-        self._credit_bytes = 0
-        self._expected: int | None = None
-        self.way_in: deque[Publish] = deque()
-        self.way_out: deque[tuple[int, int]] = deque()
-
-    def reconnect(self) -> None:
-        self.way_in.clear()
-        self.way_out.clear()
-        self._credit_bytes, self._expected = 0, None
-
-    def receive(self) -> None:
-        frame = self.way_in.popleft()
-        assert self._expected is None or frame.first >= self._expected, "sequence numbers ascend on a connection"
-        for sequence, body in enumerate(frame.bodies, start=frame.first):
-            if sequence > self._last:
-                assert sequence == self._last + 1, "nothing is left out"
-                self._last = sequence
-                self.taken.append((sequence, body))
-            self._credit_bytes += len(body)
-        self._expected = frame.first + len(frame.bodies)
-
-    def acknowledge(self, back: int) -> None:
-        """Acknowledges what it has, or less: a part of a frame."""
-        if self._expected is not None:
-            self.way_out.append((max(0, self._last - back), self._credit_bytes))
-            self._credit_bytes = 0
-
-
-story = st.lists(
-    st.tuples(
-        st.sampled_from(["put", "put", "take", "take", "arrive", "arrive", "ack", "heard", "hurry", "break"]),
-        st.integers(0, 150),
-    ),
-    min_size=30,
-    max_size=150,
-)
-
-
-@given(story, st.lists(st.integers(20, 300), min_size=1, max_size=5))
-def test_a_broker_that_recognises_repetitions_takes_every_message_once_and_in_order(
-    story: list[tuple[str, int]], windows: list[int]
+def test_an_answer_about_a_pubend_to_which_nothing_was_published_is_the_brokers_fault(
+    frame: PublishAck | HeldBack | Refused | Rewind,
 ) -> None:
-    queue, broker, bodies, breaks = queue_with(windows[0]), DurableBroker(), list[bytes](), 0
-    for now_ms, (action, number) in enumerate(story):
-        if action == "put" and queue.has_room(max(4, number)):
-            bodies.append(len(bodies).to_bytes(4) + bytes(max(4, number) - 4))
-            queue.put(bodies[-1], "p" if number % 3 else "q", now_ms=now_ms)
-        elif action == "take":
-            broker.way_in += queue.take(now_ms=now_ms)
-        elif action == "arrive" and broker.way_in:
-            broker.receive()
-        elif action == "ack":
-            broker.acknowledge(number % 4 if number % 2 else 0)
-        elif action == "heard" and broker.way_out:
-            queue.on_ack(*broker.way_out.popleft())
-        elif action == "hurry":
-            queue.hurry(now_ms=now_ms)
-        elif action == "break":
-            breaks += 1
-            broker.reconnect()
-            back(queue, windows[breaks % len(windows)], now_ms=now_ms)
-        queue.check_invariants()
-        assert queue.settled <= len(broker.taken)
-    heal(queue, broker)
-    assert [body for _, body in broker.taken] == bodies
-    assert (queue.settled, queue.acknowledged, queue.lost) == (len(bodies), len(bodies), 0)
+    publishing = publishing_with(greeting("b1", ("a", "b")))
+    put(publishing, "a", b"1")
+    with pytest.raises(ProtocolError, match=f"{type(frame).__name__} names pubend 'b', to which nothing was published"):
+        publishing.on_frame(frame, now_ms=0)
 
 
-def heal(queue: PublishQueue, broker: DurableBroker) -> None:
-    """From now on nothing is lost: everything must be settled in as many rounds as there are messages."""
-    for now_ms in range(10_000, 10_000 + 2 * queue.published + 2):
-        broker.way_in += queue.take(now_ms=now_ms)
-        while broker.way_in:
-            broker.receive()
-        broker.acknowledge(0)
-        while broker.way_out:
-            queue.on_ack(*broker.way_out.popleft())
-        queue.check_invariants()
+def test_a_mark_is_settled_when_all_pubends_have_got_so_far() -> None:
+    publishing = publishing_with(greeting("b1", ("a", "b", "c")))
+    assert publishing.is_settled(publishing.mark())
+    put(publishing, "a", b"1")
+    put(publishing, "b", b"1", b"2")
+    mark = publishing.mark()
+    put(publishing, "a", b"2")
+    put(publishing, "c", b"1")
+    assert mark == {"a": 1, "b": 2}
+    sent(publishing)
+    tell(publishing, PublishAck(1, 1, "a"), PublishAck(1, 1, "b"))
+    assert not publishing.is_settled(mark)
+    tell(publishing, Refused("publish", 2, "no", 1, "b"))
+    assert publishing.is_settled(mark)
+    assert not publishing.is_settled(publishing.mark())
+    publishing.abandon()
+    assert publishing.is_settled(publishing.mark())
+    assert (publishing.acknowledged, publishing.refused, publishing.lost) == (2, 1, 2)
 
 
-def test_a_narrow_window_bounds_what_is_unacknowledged_whatever_the_credit() -> None:
-    queue = queue_with(1_000, linger_ms=0)
-    queue.put(bytes(60), now_ms=0)
-    queue.put(bytes(60), now_ms=0)
-    queue.window_bytes = 100
-    assert sent(queue, 0) == [(1, [60], "")]
-    assert sent(queue, 0) == [], "60 of 100 bytes are under way"
-    assert not queue.has_room(1)
-    queue.on_ack(1, 60)
-    assert sent(queue, 0) == [(2, [60], "")]
-    assert queue.has_room(40)
-    assert not queue.has_room(41)
-    queue.window_bytes = 0
-    assert queue.has_room(900)
-    queue.check_invariants()
+def test_hurry_asks_all_pubends() -> None:
+    publishing = publishing_with(greeting("b1", ("a", "b")))
+    put(publishing, "a", b"1")
+    assert len(sent(publishing)) == 1
+    put(publishing, "b", b"1")
+    publishing.hurry(now_ms=0)
+    assert sent(publishing) == [("a", 2, []), ("b", 1, [b"1"]), ("b", 2, [])]
 
 
-def test_a_window_narrower_than_a_message_lets_one_go_at_a_time() -> None:
-    queue = queue_with(1_000, linger_ms=0)
-    queue.put(bytes(50), now_ms=0)
-    queue.put(bytes(50), now_ms=0)
-    queue.window_bytes = 1
-    assert sent(queue, 0) == [(1, [50], "")]
-    assert sent(queue, 0) == []
-    queue.on_ack(1, 50)
-    assert sent(queue, 0) == [(2, [50], "")]
+# Other connections.
 
 
-def test_a_new_connection_begins_with_all_of_its_credit() -> None:
-    queue = queue_with(1_000, linger_ms=0)
-    queue.window_bytes = 10
-    queue.on_disconnected()
-    queue.on_welcome(credit_bytes=1_000, now_ms=5)
-    assert queue.window_bytes == 0
-    assert queue.has_room(1_000)
+def test_another_broker_of_the_overlay_gets_everything_again_but_for_pubends_that_guarantee_nothing() -> None:
+    publishing = publishing_with(greeting("b1", ("a",), others=far("loose", is_guaranteed=False)))
+    for pubend in ("a", "loose"):
+        put(publishing, pubend, b"1", b"2")
+    assert len(sent(publishing)) == 2
+    tell(publishing, PublishAck(1, 1, "a"), PublishAck(1, 1, "loose"))
+    for pubend in ("a", "loose"):
+        put(publishing, pubend, b"3")
+    reconnect(publishing, greeting("b2", others=(*far("a"), *far("loose", is_guaranteed=False))))
+    assert publishing.take_failures() == [Failure("loose", 2, b"2", "")]
+    again = sent(publishing)
+    assert [(pubend, body) for pubend, _, bodies in again for body in bodies] == [
+        ("a", b"2"),
+        ("a", b"3"),
+        ("loose", b"3"),
+    ]
+    assert again[0][:2] == ("a", 2)
 
 
-def test_a_publisher_that_numbers_durably_goes_on_behind_its_last_number() -> None:
-    queue = PublishQueue(linger_ms=0, batch_bytes=100, published=41)
-    queue.on_welcome(credit_bytes=1_000, now_ms=0)
-    assert (queue.published, queue.settled) == (41, 41)
-    queue.put(b"x", "q", now_ms=0)
-    queue.hurry(now_ms=0)
-    assert sent(queue, 0) == [(42, [1], "q"), (43, [], "")]
-    queue.on_ack(42, 1)
-    assert (queue.settled, queue.acknowledged) == (42, 1)
-    queue.check_invariants()
+def test_another_overlay_gets_nothing_again() -> None:
+    publishing = publishing_with(greeting("b1", ("a",)))
+    put(publishing, "a", b"1")
+    assert len(sent(publishing)) == 1
+    reconnect(publishing, greeting("b1", ("a",), overlay="another"))
+    assert (publishing.lost, sent(publishing)) == (1, [])
+
+
+def test_messages_to_a_pubend_that_the_next_broker_does_not_know_yet_wait_for_it() -> None:
+    publishing = publishing_with(greeting("b1", ("a",)))
+    put(publishing, "a", b"1")
+    assert len(sent(publishing)) == 1
+    put(publishing, "a", b"2")
+    reconnect(publishing, greeting("b2", is_complete=False))
+    assert (sent(publishing), publishing.next_deadline(), publishing.settled) == ([], None, 0)
+    assert not queue_of(publishing, "a").has_room(1), "it was found before, but cannot be sent to"
+    publishing.on_places(PubendPlaces(far("a")), now_ms=7)
+    assert sent(publishing, 7) == [("a", 1, [b"1"]), ("a", 2, [b"2"])]
+
+
+def test_messages_to_a_pubend_that_turns_out_not_to_exist_are_refused() -> None:
+    publishing = publishing_with(greeting("b1", ("a",)))
+    put(publishing, "a", b"1")
+    assert len(sent(publishing)) == 1
+    put(publishing, "a", b"2")
+    reconnect(publishing, greeting("b2", ("b",), is_complete=False))
+    assert publishing.settled == 0
+    publishing.on_places(PubendPlaces(), now_ms=0)
+    publishing.check_invariants()
+    problem = "overlay o has no pubend 'a'; there are: b"
+    assert publishing.take_failures() == [Failure("a", 1, b"1", ""), Failure("a", 2, b"2", problem)]
+    assert (publishing.settled, publishing.lost, publishing.refused, publishing.refusal) == (2, 1, 1, problem)
+    with pytest.raises(UnknownPubendError):
+        publishing.queue_for("a")
+
+
+def test_a_welcome_that_is_complete_settles_what_its_overlay_does_not_have() -> None:
+    publishing = publishing_with(greeting("b1", ("a",)))
+    put(publishing, "a", b"1")
+    reconnect(publishing, greeting("b2", ("b",)))
+    assert [failure.reason for failure in publishing.take_failures()] == ["overlay o has no pubend 'a'; there are: b"]
+
+
+def test_a_pubend_that_the_broker_does_not_know_for_a_while_is_sent_to_as_its_broker_allows() -> None:
+    """The broker holds its publishers back meanwhile, and wants everything again when it is back."""
+    publishing = publishing_with(greeting("b1", others=far("a")))
+    put(publishing, "a", b"1")
+    assert len(sent(publishing)) == 1
+    publishing.on_places(PubendPlaces((), ("a",), is_complete=False), now_ms=0)
+    assert queue_of(publishing, "a").is_open
+    put(publishing, "a", b"2")
+    tell(publishing, HeldBack("a is out of reach", 1, "a"))
+    assert sent(publishing) == []
+    publishing.on_places(PubendPlaces(far("a")), now_ms=0)
+    assert (publishing.lost, sent(publishing)) == (0, []), "the broker decides what is sent again"
+    tell(publishing, HeldBack("", 0, "a"), Rewind(1, 3, "a", 1_000))
+    assert sent(publishing) == [("a", 1, [b"1"]), ("a", 2, [b"2"])]
+
+
+def test_a_pubend_that_is_gone_on_a_live_connection_settles_its_messages_and_comes_back_with_a_hole() -> None:
+    publishing = publishing_with(greeting("b1", others=far("a", "b")))
+    put(publishing, "a", b"1")
+    assert len(sent(publishing)) == 1
+    tell(publishing, HeldBack("a is out of reach", 1, "a"))
+    put_anyway(publishing, "a", b"2")
+    publishing.on_places(PubendPlaces((), ("a",)), now_ms=0)
+    publishing.check_invariants()
+    problem = "overlay o has no pubend 'a'; there are: b"
+    assert publishing.take_failures() == [Failure("a", 1, b"1", ""), Failure("a", 2, b"2", problem)]
+    assert publishing.is_settled(publishing.mark())
+    publishing.on_places(PubendPlaces(far("a")), now_ms=0)
+    tell(publishing, HeldBack("", 0, "a"), Rewind(1, 1, "a", 1_000))
+    put(publishing, "a", b"3")
+    answer, skipped, following = publishing.take(now_ms=0)
+    assert (answer, skipped) == (Rewound(1, "a"), Skipped(3, "a"))
+    assert isinstance(following, Publish)
+    assert (following.first, following.bodies) == (3, [b"3"])
+    tell(publishing, PublishAck(3, 1, "a"))
+    assert (publishing.acknowledged, publishing.lost, publishing.refused, publishing.settled) == (1, 1, 1, 3)
+
+
+def test_whether_a_repetition_is_recognised_depends_on_where_each_pubend_was_last_sent_to() -> None:
+    publishing = publishing_with(greeting("b1", ("a", "b")))
+    for pubend in ("a", "b"):
+        put(publishing, pubend, b"1")
+    assert len(sent(publishing)) == 2
+    reconnect(publishing, greeting("b1", ("b",), overlay="another", is_complete=False))
+    assert publishing.take_failures() == [Failure("b", 1, b"1", "")]
+    put(publishing, "b", b"2")
+    assert sent(publishing) == [("b", 2, [b"2"])]
+    reconnect(publishing, greeting("b1", ("a", "b")))
+    assert publishing.take_failures() == [Failure("b", 2, b"2", "")]
+    assert sent(publishing) == [("a", 1, [b"1"])], "nothing was sent to a in the other overlay"
+
+
+@pytest.mark.parametrize("is_guaranteed", [True, False])
+def test_a_class_that_changes_counts_for_what_is_sent_from_then_on(is_guaranteed: bool) -> None:
+    publishing = publishing_with(greeting("b1", others=far("a", is_guaranteed=not is_guaranteed)))
+    put(publishing, "a", b"1")
+    assert len(sent(publishing)) == 1
+    publishing.on_places(PubendPlaces(far("a", is_guaranteed=is_guaranteed)), now_ms=0)
+    assert (publishing.lost, sent(publishing)) == (0, []), "it may still be acknowledged"
+    tell(publishing, Rewind(1, 1, "a", 1_000))
+    assert publishing.take_failures() == [Failure("a", 1, b"1", "")]
+    put(publishing, "a", b"2")
+    assert sent(publishing) == [("a", 2, [b"2"])]
+    reconnect(publishing, greeting("b2", others=far("a", is_guaranteed=is_guaranteed)))
+    assert publishing.lost == (1 if is_guaranteed else 2)
+
+
+def test_what_was_sent_on_before_a_pubend_became_guaranteed_is_acknowledged_and_the_rest_is_sent_again() -> None:
+    publishing = publishing_with(greeting("b1", others=far("a", is_guaranteed=False)))
+    put(publishing, "a", b"1", b"2")
+    assert len(sent(publishing)) == 1
+    publishing.on_places(PubendPlaces(far("a")), now_ms=0)
+    tell(publishing, Rewind(2, 1, "a"), PublishAck(1, 1, "a"))
+    assert sent(publishing) == [("a", 2, [b"2"])]
+    assert (publishing.acknowledged, publishing.lost) == (1, 0)
+    reconnect(publishing, greeting("b2", others=far("a")))
+    assert sent(publishing) == [("a", 2, [b"2"])], "it was guaranteed when this was sent"
+
+
+# Rest before a move.
+
+
+def test_only_pubends_that_guarantee_nothing_rest_until_they_have_what_they_were_sent() -> None:
+    publishing = publishing_with(greeting("b1", ("a", "x", "y", "z"), best_effort=("x", "y", "z")))
+    for pubend in ("a", "x", "y"):
+        put(publishing, pubend, b"1")
+    assert len(sent(publishing)) == 3
+    assert not publishing.rest(now_ms=0)
+    for pubend in ("a", "x", "z"):
+        put(publishing, pubend, b"2")
+    assert sent(publishing) == [("a", 2, [b"2"]), ("x", 2, []), ("y", 2, []), ("z", 1, [b"2"])]
+    tell(publishing, PublishAck(1, 1, "x"))
+    assert not publishing.rest(now_ms=0), "y has not answered, and z was not idle"
+    tell(publishing, PublishAck(1, 1, "y"), PublishAck(1, 1, "z"))
+    assert publishing.rest(now_ms=0)
+    assert [bodies for _, _, bodies in sent(publishing) if bodies] == []
+    publishing.go_on()
+    assert sent(publishing) == [("x", 2, [b"2"])]
+
+
+def test_the_next_connection_ends_the_rest() -> None:
+    publishing = publishing_with(greeting("b1", ("x",), best_effort=("x",)))
+    put(publishing, "x", b"1")
+    assert len(sent(publishing)) == 1
+    assert not publishing.rest(now_ms=0)
+    put(publishing, "x", b"2")
+    reconnect(publishing, greeting("b2", others=far("x", is_guaranteed=False)))
+    assert [bodies for _, _, bodies in sent(publishing) if bodies] == [[b"2"]]
+
+
+def test_a_publisher_that_numbers_durably_may_have_got_further_at_some_pubends_than_at_others() -> None:
+    publishing = Publishing(ClientSettings(linger_ms=0, publisher=b"me", published={"a": 41, "b": 7}))
+    publishing.on_welcome(greeting("b1", ("a", "b", "c")), now_ms=0)
+    for pubend in ("a", "b", "c"):
+        put(publishing, pubend, b"1")
+    assert sent(publishing) == [("a", 42, [b"1"]), ("b", 8, [b"1"]), ("c", 1, [b"1"])]
+    tell(publishing, PublishAck(42, 1, "a"))
+    assert (publishing.acknowledged, publishing.settled, publishing.mark()) == (1, 1, {"a": 1, "b": 1, "c": 1})
+
+
+# Identifiers.
 
 
 def test_identifiers_have_the_number_and_the_clock_of_the_broker_and_ascend() -> None:
@@ -442,18 +513,3 @@ def test_a_message_that_no_frame_can_carry_is_refused() -> None:
     identifying.on_welcome(welcome("b"), skew_ms=0)
     with pytest.raises(LimitError):
         identifying.identify(Message({f"a{number}": "x" * 65_536 for number in range(20)}), wall_ms=0)
-
-
-def test_what_is_abandoned_is_lost_and_named() -> None:
-    queue = PublishQueue(linger_ms=0, batch_bytes=1_000)
-    queue.on_welcome(credit_bytes=1_000, now_ms=0)
-    for number in range(4):
-        queue.put(b"%040d" % number, now_ms=0)
-        if number == 1:
-            assert len(queue.take(now_ms=0)) == 1
-    queue.abandon()
-    queue.check_invariants()
-    assert (queue.lost, queue.settled, queue.queued_bytes, queue.next_deadline()) == (4, 4, 0, None)
-    assert [(each.number, each.reason) for each in queue.take_failures()] == [(n, "") for n in range(1, 5)]
-    queue.on_ack(2, 80)
-    assert queue.acknowledged == 0

@@ -53,3 +53,10 @@ def test_two_messages_with_the_same_content_are_not_one() -> None:
     one, other = (Received("quotes", 9, encode_body(ID, Message({"a": 1}))) for _ in range(2))
     assert one != other
     assert len({one, other, one}) == 2
+
+
+def test_a_lifetime_is_told_apart_from_the_attributes() -> None:
+    received = Received("quotes", 9, encode_body(ID, Message({"a": 1}, expires=2.5)))
+    assert received.attributes == {"a": 1}
+    assert received.expires_at_ms == 5_500
+    assert Received("quotes", 9, encode_body(ID, Message({"a": 1}))).expires_at_ms is None

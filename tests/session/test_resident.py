@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from client.scripted import body_of, deliver
 from penstock.model.errors import LimitError
@@ -23,10 +24,14 @@ from penstock.protocol.frames import (
     LogSpan,
     Lost,
     PubendNames,
+    PubendPlaces,
     Publish,
     PublishAck,
     ReadRequest,
     Refused,
+    Rewind,
+    Rewound,
+    Skipped,
     StatusReply,
     StatusRequest,
     Subscribe,
@@ -44,7 +49,7 @@ from penstock.session.resident import Asked, Resident
 from penstock.session.settings import ClientSettings
 from session.moving import connected, message, told
 
-WELCOME = Welcome(PROTOCOL_VERSION, "b1", "test", 11, 2, 50_000, 1_000, 1_000)
+WELCOME = Welcome(PROTOCOL_VERSION, "b1", "test", 11, 2, 50_000, 1_000, 1_000, ("a",))
 CREDENTIAL = "open sesame"
 PUBLISHER = bytes(range(16))
 NAMES = PubendNames(((0, "quotes"),))
@@ -54,6 +59,12 @@ def feed(resident: Resident, *frames: Frame, now_ms: int = 0) -> Changes:
     changes = resident.on_frames(frames, now_ms=now_ms, wall_ms=40_000)
     resident.check_invariants()
     return changes
+
+
+def publish(resident: Resident, body: bytes, pubend: str, *, now_ms: int = 0) -> bool:
+    queue = resident.publishing.queue_for(pubend)
+    assert queue is not None, "the broker has told the pubend"
+    return queue.put(body, now_ms=now_ms)
 
 
 def naming(pubend: int, tick: int, number: int = 1) -> Horizons:
@@ -127,17 +138,17 @@ def test_a_message_that_fits_no_frame_is_refused_at_once() -> None:
     with pytest.raises(LimitError, match="the size of all attributes"):
         resident.identify(Message({f"a{n}": "x" * 65_536 for n in range(200)}), wall_ms=0)
     with pytest.raises(LimitError, match="pubend"):
-        resident.publish(body_of(1), "p" * 101, now_ms=0)
+        resident.publishing.queue_for("p" * 101)
 
 
 def test_published_messages_leave_in_batches() -> None:
     resident = resident_up(linger_ms=2)
-    assert not resident.publish(body_of(1), "", now_ms=5)
+    assert not publish(resident, body_of(1), "a", now_ms=5)
     assert resident.next_deadline() == 7
     (frame,) = resident.take_frames(now_ms=7)
     assert isinstance(frame, Publish)
     assert frame.bodies == [body_of(1)]
-    changes = feed(resident, PublishAck(1, len(body_of(1))))
+    changes = feed(resident, PublishAck(1, len(body_of(1)), "a"))
     assert changes.publishing
     assert resident.publishing.settled == 1
 
@@ -145,7 +156,7 @@ def test_published_messages_leave_in_batches() -> None:
 def test_nothing_is_taken_while_the_transport_is_full() -> None:
     resident = resident_up(linger_ms=0)
     resident.writable = False
-    resident.publish(body_of(1), "", now_ms=5)
+    publish(resident, body_of(1), "a", now_ms=5)
     assert resident.take_frames(now_ms=9_999) == []
     assert resident.next_deadline() == 5_000, "only the broker's silence counts"
     resident.writable = True
@@ -319,7 +330,7 @@ def test_who_flushes_has_the_broker_asked_once_on_every_connection() -> None:
     resident = Resident(ClientSettings(linger_ms=0), name="me")
     resident.on_connected(now_ms=0)
     feed(resident, welcome_of("b1"))
-    resident.publish(body_of(1), "a", now_ms=0)
+    publish(resident, body_of(1), "a")
     resident.take_frames(now_ms=0)
     resident.hurry(now_ms=0)
     for _ in range(2):
@@ -330,7 +341,7 @@ def test_who_flushes_has_the_broker_asked_once_on_every_connection() -> None:
         resident.on_disconnected()
         resident.on_connected(now_ms=0)
         feed(resident, welcome_of("b1"))
-    feed(resident, PublishAck(1, 10))
+    feed(resident, PublishAck(1, 10, "a"))
 
 
 @pytest.mark.parametrize("frame", [LogRequest("p", "h", 1, 0, 9, 9), LogSpan("p", "h", 1, 0, 9), SurveyRequest(1)])
@@ -341,9 +352,9 @@ def test_what_brokers_and_clients_ask_is_not_for_clients(frame: Frame) -> None:
 
 def test_a_refused_message_and_a_goodbye_are_passed_on() -> None:
     resident = resident_up(linger_ms=0)
-    resident.publish(body_of(1), "", now_ms=0)
+    publish(resident, body_of(1), "a")
     resident.take_frames(now_ms=0)
-    changes = feed(resident, Refused("publish", 1, "no"), Goodbye("shutdown", "bye"))
+    changes = feed(resident, Refused("publish", 1, "no", 1, "a"), Goodbye("shutdown", "bye"))
     assert changes.publishing
     assert changes.goodbye == Goodbye("shutdown", "bye")
     assert resident.publishing.refused == 1
@@ -355,7 +366,7 @@ def sent_again(before: Welcome, after: Welcome, *pubends: str) -> list[tuple[int
     resident.on_connected(now_ms=0)
     feed(resident, before)
     for pubend in pubends:
-        resident.publish(body_of(1), pubend, now_ms=0)
+        publish(resident, body_of(1), pubend)
     assert sum(isinstance(frame, Publish) for frame in resident.take_frames(now_ms=0)) == len(pubends)
     resident.on_disconnected()
     resident.on_connected(now_ms=0)
@@ -369,28 +380,42 @@ def welcome_of(broker: str, pubends: tuple[str, ...] = ("a", "b"), best_effort: 
     return Welcome(PROTOCOL_VERSION, broker, "test", 11, 2, 50_000, 1_000, 1_000, pubends, best_effort)
 
 
-def test_the_same_broker_gets_again_what_was_on_the_wire() -> None:
+def test_any_broker_of_the_overlay_gets_again_what_was_on_the_wire() -> None:
     one = welcome_of("b1")
-    assert sent_again(one, one, "a", "", "gone") == [(1, "a"), (2, ""), (3, "gone")]
-    assert sent_again(one, welcome_of("b2"), "a", "") == []
+    assert sent_again(one, one, "a", "b") == [(1, "a"), (1, "b")]
+    other = structs.replace(welcome_of("b2", ("c",)), others=(("a", "b1", True), ("b", "b3", True)))
+    assert sent_again(one, other, "a", "b") == [(1, "a"), (1, "b")]
+    assert sent_again(one, structs.replace(one, overlay="another"), "a", "b") == []
 
 
 def test_pubends_that_guarantee_nothing_do_not_get_it_again() -> None:
     partly, wholly = welcome_of("b1", best_effort=("b",)), welcome_of("b1", best_effort=("a", "b"))
-    assert sent_again(partly, partly, "a", "b", "") == [(1, "a"), (3, "")]
-    assert sent_again(wholly, wholly, "a", "b", "") == []
-    none = welcome_of("b1", ())
-    assert sent_again(none, none, "") == []
+    assert sent_again(partly, partly, "a", "b") == [(1, "a")]
+    assert sent_again(wholly, wholly, "a", "b") == []
 
 
 def test_a_pubend_whose_service_class_was_changed_does_not_get_it_again() -> None:
     loose, strict = welcome_of("b1", best_effort=("b",)), welcome_of("b1")
-    assert sent_again(loose, strict, "a", "b", "") == [(1, "a")], "b passed on what it cannot know now"
-    assert sent_again(strict, loose, "a", "b", "") == [(1, "a")], "by hash, b may have it"
+    assert sent_again(loose, strict, "a", "b") == [(1, "a")], "b passed on what it cannot know now"
+    assert sent_again(strict, loose, "a", "b") == [(1, "a")]
 
 
-def test_a_broker_that_would_choose_otherwise_does_not_get_again_what_it_chose_for() -> None:
-    assert sent_again(welcome_of("b1"), welcome_of("b1", ("a", "b", "c")), "a", "") == [(1, "a")]
+def test_a_rewind_is_answered_before_the_messages_are_sent_again() -> None:
+    resident = resident_up(linger_ms=0)
+    for number in (1, 2):
+        publish(resident, body_of(number), "a")
+    resident.take_frames(now_ms=0)
+    assert feed(resident, Refused("publish", 1, "no", 1, "a"), Rewind(1, 9, "a")).publishing
+    answer, skipped, again = resident.take_frames(now_ms=0)
+    assert (answer, skipped) == (Rewound(9, "a"), Skipped(2, "a"))
+    assert isinstance(again, Publish)
+    assert (again.first, again.bodies) == (2, [body_of(2)])
+
+
+def test_a_change_of_the_pubends_wakes_publishers() -> None:
+    resident = resident_up()
+    assert feed(resident, PubendPlaces((("far", "b9", True),))).publishing
+    assert [*resident.publishing.places] == ["a", "far"]
 
 
 def test_every_connection_states_the_same_publisher() -> None:
@@ -406,11 +431,11 @@ def test_every_connection_states_the_same_publisher() -> None:
 def test_sequence_numbers_go_on_over_connections() -> None:
     resident = resident_up(linger_ms=0)
     for sequence in (1, 2):
-        resident.publish(body_of(sequence), "", now_ms=0)
+        publish(resident, body_of(sequence), "a")
         (frame,) = resident.take_frames(now_ms=0)
         assert isinstance(frame, Publish)
         assert frame.first == sequence
-        feed(resident, PublishAck(sequence, len(body_of(sequence))))
+        feed(resident, PublishAck(sequence, len(body_of(sequence)), "a"))
         resident.on_disconnected()
         resident.on_connected(now_ms=0)
         resident.take_frames(now_ms=0)
@@ -424,19 +449,22 @@ def test_a_publisher_of_the_settings_states_itself_and_its_numbers() -> None:
     assert isinstance(hello, Hello)
     assert hello.publisher == b"writer"
     feed(resident, WELCOME)
-    resident.publish(b"x", "", now_ms=0)
+    publish(resident, b"x", "a")
     assert [frame.first for frame in resident.take_frames(now_ms=0) if isinstance(frame, Publish)] == [8]
 
 
 def test_why_publishers_are_held_back_is_known_until_it_is_over() -> None:
     resident = resident_up()
-    feed(resident, HeldBack("disk full"))
-    assert resident.held_back == "disk full"
-    feed(resident, HeldBack(""))
-    assert resident.held_back == ""
-    feed(resident, HeldBack("log full"))
+    with pytest.raises(ProtocolError, match="HeldBack names pubend 'a', to which nothing was published"):
+        feed(resident, HeldBack("disk full", 0, "a"))
+    publish(resident, body_of(1), "a")
+    assert feed(resident, HeldBack("disk full", 0, "a")).publishing
+    assert resident.publishing.held_back == "disk full"
+    feed(resident, HeldBack("", 0, "a"))
+    assert resident.publishing.held_back == ""
+    feed(resident, HeldBack("log full", 0, "a"))
     resident.on_disconnected()
-    assert resident.held_back == ""
+    assert resident.publishing.held_back == ""
 
 
 def test_a_subscription_resumes_where_it_was() -> None:
@@ -560,3 +588,100 @@ def test_what_may_get_lost_is_asked_again_every_so_often() -> None:
     assert asked.take(now_ms=104) == []
     assert asked.take(now_ms=110) == [SurveyRequest(1)]
     assert asked.next_deadline() == 210
+
+
+LAST = Wanted("TRUE", otherwise=0, last_by="n")
+
+
+def found(number: int, pubend: str, first: int, last: int, *ticks: int) -> LogAnswer:
+    """An answer with messages numbered by their ticks."""
+    return LogAnswer(pubend, "", number, (first, last), list(ticks), [body_of(tick) for tick in ticks])
+
+
+def test_a_subscription_that_begins_with_last_values_is_requested_once_they_are_found() -> None:
+    resident = resident_up()
+    inbox = resident.subscribe(LAST)
+    assert resident.take_frames(now_ms=0) == [SurveyRequest(1)]
+    feed(resident, SurveyReply(1, (("quotes", 3, 9),)))
+    (read,) = resident.take_frames(now_ms=0)
+    assert isinstance(read, ReadRequest)
+    assert (read.pubend, read.first, read.last, read.selector) == ("quotes", 3, 9, "TRUE")
+    changes = feed(resident, found(2, "quotes", 3, 9, 4, 7))
+    assert changes.answers == []
+    assert list(changes.inboxes) == [inbox.number]
+    assert resident.take_frames(now_ms=0) == [Subscribe(1, "TRUE", (("quotes", 10),), resumes=True, otherwise=0)]
+    feed(resident, Subscribed(1, "TRUE", (), (("quotes", 10),)), deliver(12))
+    assert [each.tick for each in inbox.pop_many()] == [4, 7, 12]
+    resident.on_disconnected()
+    resident.on_connected(now_ms=0)
+    resident.take_frames(now_ms=0)
+    feed(resident, WELCOME, NAMES)
+    assert resident.take_frames(now_ms=0) == [Subscribe(1, "TRUE", (("quotes", 13),), resumes=True, otherwise=0)]
+
+
+def test_a_scan_goes_on_where_it_was_on_the_next_connection() -> None:
+    resident = resident_up()
+    resident.subscribe(LAST)
+    feed(resident, SurveyReply(1, (("quotes", 3, 9),)), found(2, "quotes", 3, 5, 4))
+    resident.on_disconnected()
+    resident.on_connected(now_ms=0)
+    resident.take_frames(now_ms=0)
+    feed(resident, WELCOME, NAMES)
+    (read,) = resident.take_frames(now_ms=0)
+    assert isinstance(read, ReadRequest)
+    assert (read.first, read.last) == (6, 9)
+
+
+def test_a_scan_waits_for_pubends_out_of_reach() -> None:
+    resident = resident_up()
+    resident.subscribe(LAST)
+    resident.take_frames(now_ms=0)
+    feed(resident, SurveyReply(1, (), ("quotes",)))
+    assert resident.take_frames(now_ms=999) == []
+    assert resident.next_deadline() == 1_000
+    assert resident.take_frames(now_ms=1_000) == [SurveyRequest(2)]
+
+
+def test_a_scan_that_is_refused_ends_its_subscription() -> None:
+    resident = resident_up()
+    inbox = resident.subscribe(LAST)
+    changes = feed(resident, Refused("read", 1, "you may not subscribe"))
+    assert (inbox.state, inbox.reason) == ("refused", "you may not subscribe")
+    assert list(changes.inboxes) == [inbox.number]
+    assert changes.answers == []
+
+
+def test_a_scan_whose_subscription_was_withdrawn_ends_with_it() -> None:
+    resident = resident_up()
+    inbox = resident.subscribe(LAST)
+    resident.unsubscribe(inbox)
+    assert inbox.state == "closed"
+    feed(resident, SurveyReply(1, (("quotes", 3, 9),)))
+    assert resident.take_frames(now_ms=0) == [SurveyRequest(1)], "nothing was subscribed, and nothing is withdrawn"
+
+
+def test_only_a_few_scans_go_on_at_a_time() -> None:
+    resident = resident_up()
+    for _ in range(6):
+        resident.subscribe(LAST)
+    assert resident.take_frames(now_ms=0) == [SurveyRequest(number) for number in range(1, 5)]
+    feed(resident, SurveyReply(2))
+    assert resident.take_frames(now_ms=0) == [Subscribe(2, "TRUE", otherwise=0), SurveyRequest(5)]
+
+
+def test_ticks_that_could_not_be_read_are_told() -> None:
+    resident = resident_up()
+    inbox = resident.subscribe(LAST)
+    lost = LostTicks("quotes", 3, 5)
+    answer = LogAnswer("quotes", "", 2, (3, 9), [], [], ((3, 5),))
+    changes = feed(resident, SurveyReply(1, (("quotes", 3, 9),)), answer)
+    assert (changes.missing, list(inbox.lost), inbox.lost_count) == ([lost], [lost], 1)
+
+
+def test_last_values_fill_a_queue_like_all_messages() -> None:
+    resident = resident_up(queue_messages=3)
+    inbox = resident.subscribe(LAST)
+    feed(resident, SurveyReply(1, (("quotes", 1, 9),)), found(2, "quotes", 1, 9, 1, 2, 3, 4))
+    assert not resident.reading
+    inbox.pop_many()
+    assert resident.on_taken(inbox)

@@ -22,7 +22,7 @@ from penstock.protocol.frames import (
 from penstock.session.inbox import Wanted
 from penstock.session.settings import ClientSettings
 from session.moving import horizon
-from session.stage import OLD, Stage, subscribed_stage
+from session.stage import GUARANTEED, OLD, Stage, subscribed_stage
 
 
 def test_heartbeats_are_sent_when_nothing_else_is() -> None:
@@ -147,10 +147,10 @@ def test_nothing_is_taken_while_the_transport_has_enough() -> None:
 def test_a_message_waits_for_others_as_long_as_it_may() -> None:
     stage = Stage(settings=ClientSettings(linger_ms=7))
     stage.welcome(stage.open())
-    assert not stage.session.publish(b"x", "", now_ms=stage.now_ms)
+    stage.publish(b"x", GUARANTEED)
     assert stage.session.next_deadline() == stage.now_ms + 7
     stage.run(7)
-    assert stage.tell(1, PublishAck(1, 1)).publishing
+    assert stage.tell(1, PublishAck(1, 1, GUARANTEED)).publishing
 
 
 def test_a_fork_leaves_the_lines_to_the_parent_and_has_dice_of_its_own() -> None:

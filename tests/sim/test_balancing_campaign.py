@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from penstock.broker.broker import Broker
 from penstock.sim.balancing_campaign import BalancingCampaign
 
 
@@ -19,6 +20,27 @@ def test_clients_of_brokers_that_balance_themselves_get_everything_once_and_in_o
         counts += campaign.counts
     assert counts["sessions"] > 3
     assert counts["migrations"] > 3
+    assert counts["harmed"] > 0
+
+
+@pytest.mark.long
+def test_heads_share_their_own_clients_while_clusters_balance() -> None:
+    counts: Counter[str] = Counter()
+    own: Counter[str] = Counter()
+    for seed in (0, 1, 7):
+        campaign = BalancingCampaign(seed, with_heads=True)
+        run = campaign.run()
+        assert run.is_sound, run.story()
+        counts += campaign.counts
+        for broker in campaign.world.brokers.values():
+            core = broker.core
+            assert isinstance(core, Broker)
+            assert core.balancing is not None
+            if core.balancing.head is not None:
+                assert core.balancing.balancer is not None
+                own += Counter(core.balancing.balancer.counts)
+    assert own["migrations"] > 0
+    assert counts["sessions"] > own["sessions"] > 3
     assert counts["harmed"] > 0
 
 

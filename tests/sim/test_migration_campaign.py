@@ -9,7 +9,7 @@ from penstock.sim.migration_campaign import MigrationCampaign
 
 def test_clients_that_move_while_brokers_crash_and_links_break_get_everything_once_and_in_order() -> None:
     moved: Counter[str] = Counter()
-    for seed in (1, 6, 8):
+    for seed in (1, 3, 6):
         campaign = MigrationCampaign(seed, brokers_max=5)
         run = campaign.run(blows_max=20)
         assert run.is_sound, run.story()

@@ -341,3 +341,25 @@ def test_new_settings_reach_a_broker_that_is_up_and_one_that_is_not_when_it_star
     pair.a.apply(BrokerSettings("a", neighbours=("d",)))
     pair.a.start()
     assert pair.a.settings.neighbours == ("d",)
+
+
+def test_what_the_wall_clock_showed_is_remembered_over_all_lives() -> None:
+    clock = Clock(1_000_000)
+    made = SimBroker(
+        BrokerSettings(name="b1"),
+        Core,
+        seed="1",
+        clock=clock,
+        trace=Trace(start_us=0, output=None, lines_max=10),
+        host=Host(clock),
+    )
+    clock.run_until(2_000_000)
+    made.crash(loud=True)
+    made.clock_offset_ms = 5_000
+    made.start()
+    clock.run_until(3_000_000)
+    made.crash(loud=True)
+    made.clock_offset_ms = -100
+    made.start()
+    assert [made.wall_ms(at_us) for at_us in (1_500_000, 2_500_000, 3_000_000)] == [1_500, 7_500, 2_900]
+    assert made.wall_ms_max() == 8_000

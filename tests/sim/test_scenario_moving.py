@@ -116,14 +116,18 @@ def test_a_link_that_is_cut_in_the_middle_costs_nothing_that_is_guaranteed(broke
     site.check("pb.a")
 
 
-def test_who_publishes_or_is_pinned_stays() -> None:
+def test_who_is_pinned_stays_and_who_publishes_goes() -> None:
     site = Site("pinned", "talker")
     talker = site.clients[1]
     talker.publish({"n": -1})
     site.order()
+    talker.publish({"n": -2})
     site.settle()
-    assert site.places() == ["sb1", "sb1"]
-    assert [client.witness.failures for client in site.clients] == [[], ["the client publishes"]]
+    talker.publish({"n": -3})
+    site.settle()
+    assert site.places() == ["sb1", "sb2"]
+    assert [client.witness.failures for client in site.clients] == [[], []]
+    assert (talker.acknowledged, talker.unconfirmed) == (3, 0)
     site.check()
 
 

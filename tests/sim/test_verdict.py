@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.model import Message, MessageId
@@ -33,9 +35,7 @@ class Case:
                 100 + counter,
                 body(counter),
                 pubend="p",
-                sequence=counter,
                 is_guaranteed=True,
-                candidates=("p",),
                 acked_us=200 if counter < 5 else None,
             )
             for counter in range(1, 6)
@@ -102,12 +102,29 @@ def test_what_lies_below_a_position_has_come_whenever_it_was_sent(case: Case) ->
     assert case.judge().lost == 0
 
 
-def test_a_message_whose_pubend_nobody_knows_is_owed_to_those_confirmed_for_all(case: Case) -> None:
+def test_a_message_that_nobody_gets_is_owed_to_those_confirmed_for_its_pubend(case: Case) -> None:
     del case.one.deliveries[1], case.other.deliveries[1]
-    case.publisher.published[1].candidates = ("p", "q")
+    case.publisher.published[1].pubend = "q"
     assert case.judge().lost == 0
     case.one.subscriptions[1].starts["q"] = Start(50, 0)
     assert case.judge().lost == 1
+
+
+def test_a_message_in_another_pubend_than_it_was_published_to_is_noticed(case: Case) -> None:
+    case.publisher.published[1].pubend = "q"
+    assert case.judge().duplicated > 0
+
+
+def test_a_guaranteed_message_that_was_given_up_is_lost(case: Case) -> None:
+    case.publisher.published[4].is_unconfirmed = True
+    assert case.judge(journal=[("p", 10 * each, body(each)) for each in range(1, 5)]).lost == 1
+
+
+def test_a_log_that_swaps_messages_of_a_publisher_is_noticed_though_nobody_reads_it(case: Case) -> None:
+    case.one.deliveries.clear()
+    case.other.deliveries.clear()
+    journal = [("p", 10, body(2)), ("p", 20, body(1)), ("p", 30, body(3)), ("p", 40, body(4))]
+    assert case.judge(journal=journal).reordered == 1
 
 
 def test_refused_and_best_effort_messages_are_not_owed(case: Case) -> None:
@@ -282,3 +299,44 @@ def test_a_best_effort_message_may_be_missing_but_not_come_twice(case: Case) -> 
     assert case.judge().is_sound
     case.deliver(case.other, 2)
     assert case.judge().duplicated == 1
+
+
+class Clocked:
+    """A broker whose clock shows virtual time."""
+
+    def wall_ms(self, at_us: int) -> int:
+        return at_us // 1_000
+
+    def wall_ms_max(self) -> int:
+        return 2_500
+
+
+@pytest.mark.parametrize(
+    ("expires", "sent_us", "lost", "late"),
+    [(1.0, 1_999_000, 0, 0), (1.0, 2_000_000, 0, 1), (1.5, 2_000_000, 0, 0), (1.501, 2_000_000, 1, 0)],
+)
+def test_expired_messages_may_be_missing_but_may_not_come(
+    case: Case, expires: float, sent_us: int, lost: int, late: int
+) -> None:
+    made = encode_body(MessageId(1, 1, 1_000, 9), Message({"a": 1}, expires=expires))
+    case.publisher.published.append(Published(sent_us, made, pubend="p", is_guaranteed=True, acked_us=sent_us))
+    case.one.deliveries.append(Delivery(sent_us + 1, 1, "p", 90, made))
+    carriers = case.one.witness.carriers[1, "p", 90] = [("b1", 200)]
+    brokers: Any = {"b1": Clocked()}
+    found = judge([case.publisher], [case.one, case.other], brokers=brokers)
+    assert (found.lost, found.wrongly_filtered) == (lost, late)
+    # A receiver that asked its broker only afterwards must not get it either.
+    carriers[0] = ("b1", 2_600_000)
+    case.one.deliveries[-1] = Delivery(2_700_000, 1, "p", 90, made)
+    assert judge([case.publisher], [case.one, case.other], brokers=brokers).wrongly_filtered == 1
+
+
+def test_a_message_may_come_from_either_broker_while_a_client_moves(case: Case) -> None:
+    made = encode_body(MessageId(1, 1, 1_000, 9), Message({"a": 1}, expires=1.0))
+    case.publisher.published.append(Published(1_500_000, made, pubend="p", is_guaranteed=True, acked_us=1_500_000))
+    case.one.deliveries.append(Delivery(2_200_000, 1, "p", 90, made))
+    brokers: Any = {"b1": Clocked(), "b2": Clocked()}
+    for asked_us, late in ((1_600_000, 0), (2_050_000, 1)):
+        case.one.witness.carriers[1, "p", 90] = [("b1", 2_100_000), ("b2", asked_us)]
+        found = judge([case.publisher], [case.one, case.other], brokers=brokers)
+        assert found.wrongly_filtered == late

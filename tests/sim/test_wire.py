@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.broker.outbox import Outbox
 from penstock.model import MisuseError
-from penstock.protocol.frames import Forward, Frame, Heartbeat
+from penstock.protocol.frames import Forward, Frame, Handed, Heartbeat
 from penstock.sim.clock import Clock
 from penstock.sim.host import CostModel, Host
 from penstock.sim.wire import LinkOptions, Wire
@@ -43,7 +43,7 @@ class Bench:
 
     def send(self, *frames: Frame) -> None:
         for frame in frames:
-            if isinstance(frame, Forward):
+            if isinstance(frame, Forward | Handed):
                 assert self.outbox.push_data(frame)
             else:
                 self.outbox.push_control(frame)  # type: ignore[arg-type]
@@ -76,6 +76,13 @@ def test_frames_occupy_the_wire_for_their_size() -> None:
     bench.send(data(100), data(200), data(100))
     bench.clock.run_for(10_000)
     assert bench.times() == [1_010, 3_010, 4_010]
+
+
+def test_messages_of_groups_count_with_their_size() -> None:
+    bench = Bench()
+    handed = Handed("p", "sb", b"me", (1, 1, 1, 1), [1], [1], [bytes(5_000)])
+    bench.send(handed)
+    assert bench.wire.carried_bytes == handed.size > 5_000
 
 
 def test_a_wire_that_was_idle_starts_at_once() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.model import Message, MessageId
+from penstock.model.body import encode_body
 from penstock.protocol.frames import (
     Deliver,
     Frame,
@@ -202,3 +204,15 @@ def test_what_else_brokers_say_is_kept() -> None:
 
 def test_numbers_are_unpacked() -> None:
     assert unpacked(ONE + (258).to_bytes(4)) == (1, 258)
+
+
+def test_every_broker_that_brings_a_message_with_a_lifetime_is_noted() -> None:
+    case = Case()
+    case.clock.now_us = 7_000
+    case.begin(2)
+    case.ask(2, p=8)
+    short = encode_body(MessageId(1, 1, 1_000, 9), Message({"a": 1}, expires=1.0))
+    lasting = encode_body(MessageId(1, 1, 1_000, 10), Message({"a": 1}))
+    for line in (1, 2):
+        case.hear(line, Deliver(0, [8, 9], [ONE, ONE], [short, lasting]))
+    assert case.witness.carriers == {(1, "p", 8): [("b1", 0), ("b2", 7_000)]}

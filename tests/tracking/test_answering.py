@@ -8,7 +8,7 @@ from penstock.model.message_id import MessageId
 from penstock.tracking.answering import Answerer
 from penstock.tracking.answers import BrokerAnswer, Evidence
 from penstock.tracking.attachment import AttachmentMap
-from penstock.tracking.hashing import subscriber_key
+from penstock.tracking.hashing import EXPIRED_KEY, subscriber_key
 from penstock.tracking.recorder import Recorder
 from penstock.tracking.records import Keep
 from penstock.tracking.settings import TrackingSettings
@@ -235,3 +235,15 @@ def test_more_subscribers_checked_are_more_chances_to_be_wrong() -> None:
         broker.attachments.attach(f"other-{number}", {}, now_ms=0)
     assert broker.answer(ids[0]).delivery_fpp == pytest.approx(10 * one, rel=0.01)
     assert one > 0
+
+
+@pytest.mark.parametrize("per_subscriber", [False, True])
+def test_where_a_message_has_expired_is_known(per_subscriber: bool) -> None:
+    broker = Broker(replace(SETTINGS, per_subscriber=per_subscriber))
+    one, other = make_ids(1_000, 2)
+    broker.recorder.record_routed(1, joined([one, other]), now_ms=1_000)
+    broker.recorder.record_delivered(1, joined([one]), [EXPIRED_KEY], now_ms=1_000)
+    found = broker.answer(one)
+    assert (found.expired, found.receivers, found.receivers_checked) == (True, (), 0)
+    assert not broker.answer(other).expired
+    assert found.delivered is broker.answer(other).delivered is Evidence.NO

@@ -1,4 +1,7 @@
-"""The balancer of an edge broker: combines detection, mediation, estimation and offload ([PADRES] figure 2).
+"""The balancer of one broker's clients: combines detection, mediation, estimation and offload ([PADRES] figure 2).
+
+Edges balance within their cluster. Heads of a group do the same among each other (ours: future work in the paper), with
+the name of the group in place of the cluster.
 
 Driven by values: measurements, letters and PIE messages, arrivals and the time come in; publications and notes go out.
 It queries its broker through ``BalancedHost``.
@@ -31,7 +34,7 @@ from penstock.balancing.messages import (
     fitting,
 )
 from penstock.balancing.metrics import Load, LoadMeter, Measurement
-from penstock.balancing.offload import ALGORITHMS, Coverage, Offload
+from penstock.balancing.offload import ALGORITHMS, Coverage, Offload, offload_publishers
 from penstock.balancing.peers import Peers
 from penstock.balancing.pie import PIE, MalformedError, Pie
 from penstock.balancing.ports import BalancedHost, Command, Note, Publish
@@ -43,10 +46,10 @@ from penstock.balancing.reporting import (
     session_status,
     with_load,
 )
-from penstock.balancing.settings import BalancingSettings
+from penstock.balancing.settings import BalancingSettings, Role
 from penstock.balancing.standing import Standing
 from penstock.balancing.states import State, Stimulus
-from penstock.model.metrics import BALANCED, Metric
+from penstock.model.metrics import BALANCED, INPUT, Metric
 from penstock.model.ports import Rng
 from penstock.model.values import Attributes
 from penstock.protocol.status import BalancingStatus, DecisionStatus
@@ -60,10 +63,20 @@ _CLIENTS_MAX: Final = 100_000
 
 
 class Balancer:
-    """Balances one edge broker with others."""
+    """Balances one broker with others of its cluster, or a head with others of its group."""
 
-    def __init__(self, name: str, cluster: str, settings: BalancingSettings, host: BalancedHost, rng: Rng) -> None:
+    def __init__(
+        self,
+        name: str,
+        cluster: str,
+        settings: BalancingSettings,
+        host: BalancedHost,
+        rng: Rng,
+        *,
+        role: Role = "edge",
+    ) -> None:
         self._name, self._cluster, self._settings = name, cluster, settings
+        self._role = role
         self._host, self._rng = host, rng
         self._triggers = Triggers.local(settings)
         self._meter = LoadMeter(window_ms=settings.smoothing_ms, output_bandwidth=settings.output_bandwidth)
@@ -118,7 +131,8 @@ class Balancer:
         except MalformedError as error:
             self.counts["malformed"] += 1
             return [Note("balancing-malformed", (("problem", str(error)),)), *self._on_unreadable(attributes, now_ms)]
-        if letter.to != self._name:
+        if letter.to != self._name or letter.is_global != isinstance(letter.content, Watch):
+            # Of the letters about clusters, only a head's word to its edges is for a balancer.
             return []
         return self._on_letter(letter, now_ms)
 
@@ -188,7 +202,10 @@ class Balancer:
             # Peers' reports are older than our own measurement: while loads move, a difference is no imbalance.
             return []
         found = actions(load, self.peers(now_ms=now_ms), self._triggers, overload=overload)
-        return self._send(self._mediator.ask([each for each in found if self._promises(each, now_ms)], now_ms=now_ms))
+        promising = [each for each in found if self._promises(each, now_ms)]
+        if not promising or not self._host.has_movable():
+            return []
+        return self._send(self._mediator.ask(promising, now_ms=now_ms))
 
     def _promises(self, action: Action, now_ms: int) -> bool:
         """Whether asking makes sense: not after a recent fruitless try, unless the difference has grown."""
@@ -312,6 +329,7 @@ class Balancer:
             for place, count in work.moves.items()
             for connection in work.profile.interests[place].subscribers[:count]
         ]
+        chosen += [each.connection for each in work.leaving]
         if not chosen:
             self.counts["fruitless"] += 1
             self._leave_alone(action, now_ms)
@@ -337,8 +355,12 @@ class Balancer:
         coverage = Coverage(profile.interests, partner)
         figures, reply = self.figures(), session.reply.figures
         work = Offload(profile, figures, reply, self._settings, self._triggers, is_overload=action.is_overload)
-        if profile.press.taken:
+        work.leavers = profile.leavers(self._name, session.partner)
+        if profile.press.taken or (work.leavers and action.metric is INPUT):
             ALGORITHMS[action.metric](work, coverage)
+        elif action.is_overload:
+            # Without samples nothing is known of subscribers.
+            offload_publishers(work)
         return work
 
     def _done(self, now_ms: int) -> list[Command]:
@@ -377,7 +399,7 @@ class Balancer:
         """Figures for the operator."""
         session = self._mediator.session
         status = BalancingStatus(
-            role="edge",
+            role=self._role,
             cluster=self._cluster,
             state=self.standing.state.value,
             peers=len(self._peers),

@@ -5,6 +5,8 @@ on a session; then each head tells its edges to listen to the edges of the other
 they were in one cluster. The session ends when they are all in each other's balanced sets, or by timeout. A cluster is
 N/A if one of its edges is; it may still offload if none of its edges has room (ours: the paper does not say how a
 cluster that is overloaded as a whole sheds load).
+
+The head's own clients are not its business: a ``Balancer`` beside it shares them with other heads.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from penstock.balancing.detection import Triggers, actions
 from penstock.balancing.estimators import Figures
 from penstock.balancing.mediation import LoadSession, Mediator, Phase
 from penstock.balancing.messages import Done, End, Letter, Refusal, Reply, Request, Watch, address_of
-from penstock.balancing.metrics import Load, Measurement
+from penstock.balancing.metrics import Load
 from penstock.balancing.peers import Peers
-from penstock.balancing.pie import PIE, MalformedError, Pie, average, is_name
+from penstock.balancing.pie import PIE, MalformedError, Pie, average, is_cluster
 from penstock.balancing.ports import BalancedHost, Command, Note, Publish
 from penstock.balancing.reporting import with_load
 from penstock.balancing.settings import BalancingSettings
@@ -69,9 +71,6 @@ class ClusterHead:
     def session(self) -> LoadSession | None:
         """The session under way."""
         return self._mediator.session
-
-    def measure(self, measurement: Measurement) -> None:
-        """A head's own load is not balanced (future work in the paper)."""
 
     def on_publication(self, attributes: Attributes, payload: bytes, *, now_ms: int) -> list[Command]:
         """Handles a PIE message or a letter; a malformed one is counted, and ends the session it belongs to."""
@@ -204,7 +203,7 @@ class ClusterHead:
         may = self._may_start(self.edges(now_ms=now_ms))
         overloaded = self.standing.state is not State.OK
         stimulus = Stimulus.OFFLOADS_OVERLOADED if overloaded else Stimulus.OFFLOADS
-        names = [each for each in reply.covering if is_name(each)]
+        names = [each for each in reply.covering if is_cluster(each)]
         if not may or len(names) != 1 or not self.standing.apply(stimulus, now_ms=now_ms):
             return self._send(self._mediator.finish(End("not needed any more"))[1])
         session.due_ms = now_ms + self._settings.global_session_ms

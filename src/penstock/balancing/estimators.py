@@ -102,10 +102,11 @@ class DelayFit:
     def line(self, subscriptions: float, delay_s: float) -> tuple[float, float]:
         """Base and slope of the line, which goes through the present point; zeros if nothing was measured.
 
-        Without enough variation it is the paper's line. It never falls, and is never steeper than the paper's.
+        Without enough variation it is the paper's line. It never falls, and is never steeper than the paper's. A broker
+        that never had subscriptions, such as a head with publishers only, has a base and no slope.
         """
         if not self._weight:
-            return 0.0, 0.0
+            return (max(delay_s, 0.0) if subscriptions <= 0 else 0.0), 0.0
         mean_n, mean_d = self._n / self._weight, self._d / self._weight
         if subscriptions <= 0 or delay_s <= 0:
             subscriptions, delay_s = mean_n, mean_d

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.balancing.estimators import Figures
 from penstock.balancing.metrics import Load
-from penstock.balancing.pie import MalformedError, is_name, number_in, text_in
+from penstock.balancing.pie import MalformedError, is_cluster, is_name, number_in, text_in
 from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.limits import PEER_NAME_CHARS_MAX
 from penstock.model.values import Attributes, AttributeValue
@@ -209,5 +209,6 @@ def _check_watched(clusters: tuple[str, ...]) -> None:
     if len(clusters) > _WATCHED_MAX:
         raise MalformedError(f"{len(clusters):,} clusters cannot be watched at a time, only {_WATCHED_MAX}")
     for name in clusters:
-        if not is_name(name):
+        if not is_cluster(name):
+            # A group of heads neither: edges and heads must not give each other clients, or these would wander.
             raise MalformedError(f"{name[:40]!r} is no name of a cluster")

@@ -16,9 +16,9 @@ from penstock.balancing.metrics import Load
 from penstock.balancing.states import State
 from penstock.model.errors import PeerError
 from penstock.model.metrics import BALANCED
-from penstock.model.values import Attributes, AttributeValue
+from penstock.model.values import RESERVED_PREFIX, Attributes, AttributeValue
 
-__all__ = ["LOAD_MAX", "PIE", "MalformedError", "Pie", "average", "is_name", "number_in", "text_in"]
+__all__ = ["LOAD_MAX", "PIE", "MalformedError", "Pie", "average", "is_cluster", "is_name", "number_in", "text_in"]
 
 PIE: Final = "PIE"
 LOAD_MAX: Final = 1e6
@@ -113,6 +113,11 @@ def number_in(attributes: Mapping[str, object], name: str, *, high: float) -> fl
 def is_name(text: str) -> bool:
     """Whether a broker or a cluster can have this name: it becomes part of a selector, and is shown to operators."""
     return 0 < len(text) <= _NAME_CHARS_MAX and text.isprintable()
+
+
+def is_cluster(text: str) -> bool:
+    """Whether a cluster of edges can have this name; those of groups of heads begin with a dollar sign."""
+    return is_name(text) and not text.startswith(RESERVED_PREFIX)
 
 
 def text_in(attributes: Mapping[str, object], name: str) -> str:

@@ -45,6 +45,9 @@ class BalancedHost(Protocol):
     def covering_set(self, count_max: int) -> tuple[str, ...]:
         """The covering set of its clients' subscriptions, without the reserved space."""
 
+    def has_movable(self) -> bool:
+        """Whether any of its clients could move to another broker."""
+
     def begin_sampling(self, covering: Sequence[Selector], samples_max: int, may_go: MayGo) -> None:
         """Start recording which interests want which publications."""
 

@@ -10,6 +10,8 @@ from math import isfinite
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from penstock.model.errors import MisuseError
+from penstock.model.names import is_plain_name
+from penstock.model.values import RESERVED_PREFIX
 
 __all__ = ["BalancingError", "BalancingSettings", "DelayModel", "Role"]
 
@@ -33,6 +35,9 @@ class BalancingSettings:
     is_on: bool = _is(default=False, about="whether this broker takes part in balancing")
     cluster: str = _is("", "the cluster it belongs to; empty: that of its only neighbour, or its own")
     role: str = _is("", "head or edge; empty: head if it is configured with more than one neighbour")
+    heads: str = _is(
+        "heads", "at a head, the group of heads that it shares its own clients with; empty: it keeps them (ours)"
+    )
     output_bandwidth: int = _is(
         125_000_000, "what it can send to its clients, all together", unit="bytes/s", low=1, high=1e12
     )
@@ -88,6 +93,14 @@ class BalancingSettings:
             )
         if self.role not in get_args(Role):
             raise BalancingError(f"role is {self.role!r}, must be head, edge or empty")
+        if self.cluster.startswith(RESERVED_PREFIX):
+            raise BalancingError(
+                f"cluster is {self.cluster!r}, must not begin with {RESERVED_PREFIX}: that is for groups of heads"
+            )
+        if self.heads and not is_plain_name(self.heads):
+            raise BalancingError(
+                f"heads is {self.heads!r}, must be empty or letters, digits, dots, hyphens, underscores"
+            )
         if self.delay_model not in get_args(DelayModel):
             raise BalancingError(
                 f"delay_model is {self.delay_model!r}, must be one of {', '.join(get_args(DelayModel))}"
@@ -106,6 +119,14 @@ class BalancingSettings:
         if self.cluster:
             return self.cluster
         return neighbours[0] if self.role_of(len(neighbours)) == "edge" and neighbours else name
+
+    @property
+    def group(self) -> str:
+        """The name under which heads of a group report their own loads; empty without a group.
+
+        It takes the place of a cluster in their messages, and no cluster can have such a name.
+        """
+        return f"{RESERVED_PREFIX}{self.heads}" if self.heads else ""
 
 
 _KINDS: Final[dict[str, tuple[type, ...]]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}

@@ -92,6 +92,22 @@ class Access:
         proven = compare_digest((expected or "").encode(), credential.encode())
         return name if proven and expected else None
 
+    def refusal(self, name: str) -> str:
+        """What a client that could not prove its name is told: not whether there is such a name."""
+        if self.certificates:
+            return "its certificate does not have exactly one name"
+        return f"name {name!r}: wrong or missing token"
+
+    def missing_proof(self, name: str, credential: str, certificate: str) -> str:
+        """What a client lacks to prove its name, for the operator alone; empty if it can prove it."""
+        if self.identify(name, credential, certificate) is not None:
+            return ""
+        if self.certificates:
+            return "no certificate with exactly one name"
+        if name not in self.tokens:
+            return "unknown name"
+        return "wrong token" if credential else "no token"
+
     def claimant(self, client: str, rule: Rule, durable: str) -> Claimant:
         """Describes a client to the pubends that keep durable names."""
         return NOBODY if self.is_open else Claimant(client, rule.shares(durable))

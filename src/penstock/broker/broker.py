@@ -18,13 +18,23 @@ from penstock.broker.clients.log_desk import LogDesk
 from penstock.broker.clients.strangers import Strangers
 from penstock.broker.clients.trace_desk import TraceDesk
 from penstock.broker.clients.viewing import View
+from penstock.broker.clients.visitors import Visitors
 from penstock.broker.connections import Connections
 from penstock.broker.due import Due, Dues
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
 from penstock.broker.figures import Figures, Sources
 from penstock.broker.guaranteed import Guaranteed
-from penstock.broker.handlers import Handler, client_handlers, link_handlers, only, stream_handlers, trace_handlers
+from penstock.broker.handlers import (
+    Handler,
+    carry_handlers,
+    client_handlers,
+    link_handlers,
+    only,
+    stream_handlers,
+    trace_handlers,
+    work_handlers,
+)
 from penstock.broker.host.readiness import Readiness
 from penstock.broker.mechanisms.congestion import Congestion
 from penstock.broker.mechanisms.interface import Mechanism
@@ -38,6 +48,7 @@ from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Farewell, Peer, PeerKind
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
+from penstock.broker.work_desk import WorkDesk
 from penstock.model.errors import PeerError
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
@@ -84,6 +95,7 @@ class Broker:
         self._congestion = Congestion(rooms, self._guaranteed.logs, edges, carrier)
         limiter = Limiter(settings.name, settings.limit or LimitSettings(), rng=rng)
         self._intake = Intake(rooms, self._guaranteed, self._congestion, limiter, refuse=self._desk.refuse)
+        self._visitors = Visitors(rooms, self._intake)
         self._neighbourhood = Neighbourhood(rooms, self._readiness, self._guaranteed, incarnation=incarnation, rng=rng)
         self._membership = Membership(rooms, self._neighbourhood)
         self.migrations = Migrations(rooms, edges, release=self._release, end=self._end, tell=told)
@@ -112,6 +124,7 @@ class Broker:
                 self._credit,
                 self._readiness.due,
                 self._intake.due,
+                self._intake.carrying.due,
                 *self._guaranteed.dues(),
                 self._congestion.due,
                 self._log_desk.due,
@@ -125,11 +138,13 @@ class Broker:
             )
         )
         self._subscribed = False
+        self._ways = (-1, -1)
+        """What the topology and the links were like at the end of the last turn."""
         self.malformed = 0
         self._handlers = self._all_handlers(rooms)
 
     def _all_handlers(self, rooms: Rooms) -> dict[type, Handler]:
-        asked_by_clients = (self._guaranteed, self._log_desk, self._neighbourhood, self.migrations)
+        asked_by_clients = (self._guaranteed, self._log_desk, self.migrations)
         admission = Admission(
             self.settings.name,
             self._strangers,
@@ -148,7 +163,11 @@ class Broker:
             f.StatusRequest: only(PeerKind.CLIENT, View(rooms, self._figures, self._guaranteed).on_request),
             **link_handlers(self._neighbourhood, self._router, self._mechanisms),
             **stream_handlers(self._guaranteed, self._log_desk, self._congestion, self._router),
+            **carry_handlers(self._intake, self._visitors, self._guaranteed.work, self._router),
             **trace_handlers(self._trace_desk, self._router),
+            **work_handlers(self._guaranteed.work, self._router),
+            f.Join: only(PeerKind.CLIENT, self._on_join),
+            f.Unsubscribe: only(PeerKind.CLIENT, self._on_unsubscribe),
             **client_handlers(self._desk, self._intake, *asked_by_clients),
         }
 
@@ -160,6 +179,9 @@ class Broker:
                 lambda: self._log_desk.counts,
                 lambda: self._congestion.counts,
                 lambda: self._trace_desk.counts,
+                lambda: self._intake.counts,
+                lambda: self._intake.carrying.counts,
+                lambda: self._visitors.counts,
             ),
             malformed=lambda: self.malformed,
             refused=lambda: self._desk.refused,
@@ -369,9 +391,14 @@ class Broker:
             self._end(peer, "shutdown", f"broker {self.settings.name} stops", now_ms)
         self._guaranteed.keep_positions()
         self._tracker.stop()
-        return self._guaranteed.take_effects() + self._connections.take_effects()
+        return self._guaranteed.take_effects(now_ms=now_ms) + self._connections.take_effects()
 
     # --- for the shell
+
+    @property
+    def work(self) -> WorkDesk:
+        """Its part in work queues, for tests."""
+        return self._guaranteed.work
 
     @property
     def connections(self) -> Connections:
@@ -413,6 +440,24 @@ class Broker:
         self._neighbourhood.flood(self._desk.subscribe(peer, frame, now_ms=now_ms))
         self._subscribed = True
 
+    def _on_unsubscribe(self, peer: Peer, frame: f.Unsubscribe, now_ms: int) -> None:
+        work = self._guaranteed.work
+        if work.host.has(peer.connection, frame.number):
+            work.unsubscribe(peer, frame.number, now_ms=now_ms)
+        else:
+            self._neighbourhood.flood(self._desk.unsubscribe(peer, frame, now_ms=now_ms))
+
+    def _on_join(self, peer: Peer, frame: f.Join, now_ms: int) -> None:
+        work = self._guaranteed.work
+        problem = work.problem_with(peer, frame)
+        selector = None
+        if not problem:
+            problem, selector = self._desk.select(peer, frame.selector)
+        if selector is None:
+            self._desk.refuse(peer, "subscribe", frame.number, problem)
+        else:
+            work.join(peer, frame, str(selector), now_ms=now_ms)
+
     # --- the end of connections, and of every stimulus
 
     def _end(self, peer: Peer, code: str, reason: str, now_ms: int) -> None:
@@ -431,7 +476,10 @@ class Broker:
         if told:
             self._connections.close_quietly(peer)
         if peer.kind is PeerKind.CLIENT:
-            self._intake.leave(peer.connection)
+            self._intake.leave(peer)
+            # Not for good, even if it said goodbye: it may only look for a better connection. Members that leave for
+            # good unsubscribe.
+            self._guaranteed.work.leave(peer.connection, now_ms=now_ms)
             self._log_desk.forget(peer.connection)
             self._trace_desk.forget(peer.connection)
             self.migrations.forget(peer.connection)
@@ -446,9 +494,21 @@ class Broker:
 
     def _finish(self, now_ms: int) -> list[Effect]:
         self._intake.send_on(now_ms=now_ms)
+        ways = (self._topology.version, self._connections.links_version)
+        if ways != self._ways:
+            self._ways = ways
+            # Clients hear first what there is: some of them are then asked to publish again.
+            self._desk.tell_places()
+            self._intake.carrying.look(now_ms=now_ms)
+            self._visitors.look()
+            self._guaranteed.work.look(now_ms=now_ms)
         if self._router.heard:
             self._mechanisms.hear(now_ms=now_ms)
         self._neighbourhood.acknowledge()
+        for seat, problem in self._guaranteed.work.take_refused():
+            peer = self._connections.peers.get(seat.connection)
+            if peer is not None:
+                self._desk.refuse(peer, "subscribe", seat.number, problem)
         news = self._guaranteed.take_news()
         if news is not None:
             # Refusals first: a subscription may have begun at one pubend and been refused by another.
@@ -469,7 +529,7 @@ class Broker:
             self._credit.by(self._credit_ms)
         for peer in self._connections.take_overflowed():
             self._end(peer, "slow", "does not read what it is sent", now_ms)
-        effects = self._guaranteed.take_effects()
+        effects = self._guaranteed.take_effects(now_ms=now_ms)
         effects += self._log_desk.take_effects()
         effects += self._trace_desk.take_effects()
         effects += self._connections.take_effects()

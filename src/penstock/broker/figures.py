@@ -65,6 +65,7 @@ class Figures:
             refused=sources.refused(),
             guaranteed=sources.guaranteed(),
             congestion=sources.congestion(),
+            dead_letters=settings.dead_letters,
             tracking=sources.tracking(),
             migration=sources.migration(),
             mechanisms=sources.mechanisms(),

@@ -27,12 +27,15 @@ from penstock.broker.pubend.reader import Found, LogReader
 from penstock.broker.pubend.register import MaySee, Register
 from penstock.broker.rooms import Rooms
 from penstock.broker.share import DELIVERY_EFFORT, MATCH_EFFORT, MESSAGE_EFFORT, SHARE_EFFORT_MAX
+from penstock.broker.sources import Source
 from penstock.broker.stream_desk import StreamDesk, StreamFrame
 from penstock.broker.transit.carrier import SELF, Carrier
+from penstock.broker.work_desk import WorkDesk
+from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
-from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack, Positions, Publish
+from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack, Positions
 from penstock.protocol.status import GuaranteedStatus, StreamStatus
 from penstock.streams.knowledge import Knowledge
 
@@ -91,8 +94,13 @@ class Guaranteed:
         self.edges = Edges(rooms, rng)
         self.positions = ClientPositions(rooms, self.edges)
         registers = {name: Register(name, dict(recovered.values)) for name in self._logs}
-        self._finality = Finality(settings, rooms.connections, self._logs, registers)
-        self._streams = StreamDesk(rooms, self._logs, registers, self._commits, self.edges, self._finality)
+        self.work = WorkDesk(
+            rooms, self._logs, registers, self._commits, recovered.values, publish_dead=self._publish_dead
+        )
+        """Work queues: groups that share messages, and their members."""
+        home = self.work.home
+        self._finality = Finality(settings, rooms.connections, self._logs, registers, home)
+        self._streams = StreamDesk(rooms, self._logs, registers, self._commits, self.edges, self._finality, home)
         self.claims = self._streams.claims
         self._damaged = 0
         self._news: News | None = None
@@ -111,27 +119,40 @@ class Guaranteed:
 
     def publish(
         self,
-        pubend: str,
-        publisher: bytes,
-        frame: Publish,
+        source: Source,
+        first: int,
+        bodies: list[bytes],
         decoded: list[dict[str, AttributeValue]],
         *,
+        may_jump: bool = False,
         now_ms: int,
     ) -> int:
         """Accepts messages; returns the number of the commit that makes them durable, 0 if they already are."""
-        log = self._logs[pubend]
-        change = log.publish(publisher, frame.first, frame.bodies, decoded, now_ms=now_ms)
+        log = self._logs[source.pubend]
+        change = log.publish(source.publisher, first, bodies, decoded, may_jump=may_jump, now_ms=now_ms)
         if change is not None:
             self._append(log, change)
-            if self._tracker.is_on:
+            if self._tracker.is_on and not source.host:
                 # Now, and not when they are announced: what becomes durable just before the end must be in a history.
                 self._tracker.notes.publish([body for _, body in change.messages])
             self._router.counts["published"] += len(change.messages)
         return log.last_commit if log.last_commit > self._commits.durable else 0
 
-    def hold_reason(self, *, names: bool = True) -> str:
-        """Why publishers must wait, if they must; with the name of the furthest behind, if wanted."""
-        return self.full or self._finality.hold_reason(names=names)
+    def last_number(self, source: Source) -> int:
+        """The number of the last message of a publisher that its pubend has taken; 0 if it knows of none."""
+        return self._logs[source.pubend].last_number(source.publisher)
+
+    def _publish_dead(self, pubend: str, publisher: bytes, first: int, bodies: list[bytes], now_ms: int) -> int | None:
+        """Publishes dead letters of a group; returns the commit that makes them durable, None if there is no room."""
+        if self.hold_reason(pubend):
+            return None
+        source = Source(pubend, publisher, "")
+        decoded = [decode_attributes(body) for body in bodies]
+        return self.publish(source, first, bodies, decoded, may_jump=True, now_ms=now_ms)
+
+    def hold_reason(self, pubend: str = "", *, names: bool = True) -> str:
+        """Why publishers to a pubend, or to any, must wait, if they must; with the name of the furthest behind."""
+        return self.full or self._finality.hold_reason(pubend, names=names)
 
     def _append(self, log: PubendLog, change: Append) -> None:
         log.on_appended(change, self._commits.add(change))
@@ -142,6 +163,7 @@ class Guaranteed:
         """Commits up to this number are durable, or only their named values: announces what was in them."""
         self._tracker.begin_turn(now_ms=now_ms)
         self._carry_out(self._streams.on_committed(number, now_ms=now_ms), now_ms)
+        self.work.on_committed(number, values_only=values_only, now_ms=now_ms)
         if values_only:
             return
         self.full = ""
@@ -173,6 +195,8 @@ class Guaranteed:
         now_ms: int,
     ) -> None:
         """A read of a log has ended: sends the answer to those who asked, now or in later turns."""
+        if self.work.on_read(number, messages, last, damaged, now_ms=now_ms):
+            return
         self._reader.bound(self._filters.effort)
         self._reader.on_read(number, messages, last, damaged)
         self._tell_found(now_ms)
@@ -220,7 +244,7 @@ class Guaranteed:
     def dues(self) -> list[Due]:
         """The deadlines of all parts that take part in guaranteed delivery."""
         parts = (self.carrier.due, self.edges.due, self.edges.sampling, self._streams.due)
-        return [self._due, *parts, *[log.due for log in self._logs.values()]]
+        return [self._due, *parts, *self.work.dues(), *[log.due for log in self._logs.values()]]
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Does what is due: silence, leases, questions, reports."""
@@ -242,6 +266,7 @@ class Guaranteed:
             self._carry_out([self.edges.wake(pubend, now_ms=now_ms)], now_ms)
         self._tell_found(now_ms)
         self.edges.rest(now_ms=now_ms)
+        self.work.on_deadline(now_ms=now_ms)
         self._carry_out(self._streams.on_deadline(now_ms=now_ms), now_ms)
         if self._report_ms is not None and now_ms >= self._report_ms:
             self._report(now_ms)
@@ -256,16 +281,19 @@ class Guaranteed:
             for log in self._logs.values():
                 if (birth := log.begin(now_ms=now_ms)) is not None:
                     self._commits.add(birth)
+            self.work.begin(now_ms=now_ms)
 
-    def take_effects(self) -> list[Effect]:
+    def take_effects(self, *, now_ms: int) -> list[Effect]:
         """Returns what the shell must make durable and read."""
         effects: list[Effect] = []
+        self.work.finish(now_ms=now_ms)
         self._tracker.finish(self._commits)
         commit = self._commits.take()
         if commit is not None:
             effects.append(commit)
             self._share.pause(now_ms=self._tracker.now_ms)
         effects += self._reader.take_effects()
+        effects += self.work.take_effects()
         return effects
 
     def _report(self, now_ms: int) -> None:
@@ -375,6 +403,12 @@ class Guaranteed:
         """Asks pubends to forget a durable name, for a client."""
         self._carry_out(self._streams.forget(connection, number, name, pubends, by, now_ms=now_ms), now_ms)
 
+    def list_durables(
+        self, connection: int, number: int, pubend: str, after: str, durable: str, by: str, *, now_ms: int
+    ) -> None:
+        """Asks a pubend which durable subscriptions it keeps, for a client."""
+        self._streams.ask_names(connection, number, pubend, after, durable, by, now_ms=now_ms)
+
     def forgetting(self, connection: int, client: str) -> int:
         """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return self._streams.forgetting(connection, client)
@@ -417,15 +451,26 @@ class Guaranteed:
         is_linked = all(name in self._connections.links for name in self._settings.neighbours)
         return is_linked and all(name in graph for name in self._settings.members)
 
+    def knows_all_pubends(self) -> bool:
+        """Whether this broker has heard of every broker, and so of every pubend that there is."""
+        return bool(self._settings.members) and self.knows_all()
+
     def pending(self, subscription: HostSubscription) -> tuple[str, ...]:
-        """The guaranteed pubends on which a subscription has not begun."""
-        return tuple(pubend for pubend in self._topology.guaranteed() if pubend not in subscription.starts)
+        """The guaranteed pubends on which a subscription wants to begin and has not."""
+        known = self._topology.guaranteed()
+        return tuple(each for each in known if subscription.wants(each) and each not in subscription.starts)
+
+    def missing(self, subscription: HostSubscription) -> tuple[str, ...]:
+        """The pubends that a subscription names and that are not in the overlay, as far as this broker has heard."""
+        if not subscription.pubends:
+            return ()
+        known = self._topology.pubends()
+        return tuple(each for each in subscription.pubends if each not in known)
 
     def unopened(self, pubends: list[str]) -> list[str]:
         """Those of the given pubends that subscriptions want and that have no stream here yet."""
-        if not self.edges.subscriptions:
-            return []
-        return [each for each in pubends if self.knows(each) and each not in self.edges.edges]
+        wanted = [each for each in pubends if self.edges.wants(each)]
+        return [each for each in wanted if self.knows(each) and each not in self.edges.edges]
 
     def forget(self, peer: Peer) -> None:
         """Forgets a connection that is gone."""
@@ -466,7 +511,14 @@ class Guaranteed:
     def counts(self) -> dict[str, int]:
         """Event counters."""
         repeated = sum(log.repeated for log in self._logs.values())
-        own = {"publishes_repeated": repeated, "log_reads": self._reader.reads, "damaged_records": self._damaged}
+        jumped = sum(log.jumped for log in self._logs.values())
+        own = {
+            **self.work.counts,
+            "publishes_repeated": repeated,
+            "publishes_jumped": jumped,
+            "log_reads": self._reader.reads,
+            "damaged_records": self._damaged,
+        }
         return {**own, **self.carrier.counts, **self.edges.counts, **self._finality.counts, **self._streams.counts}
 
     def check_invariants(self) -> None:
@@ -474,12 +526,14 @@ class Guaranteed:
         self.carrier.check_invariants()
         self.edges.check_invariants()
         self._reader.check_invariants()
+        self.work.home.check_invariants()
         for log in self._logs.values():
             log.check_invariants()
 
     # --- inside
 
     def _speak(self, knowledge: Knowledge, now_ms: int) -> None:
+        self.work.on_announced(knowledge, now_ms=now_ms)
         for part in knowledge.parts(_FRAME_BYTES):
             self._tell(part, now_ms)
 

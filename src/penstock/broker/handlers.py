@@ -14,14 +14,25 @@ if TYPE_CHECKING:
     from penstock.broker.clients.intake import Intake
     from penstock.broker.clients.log_desk import LogDesk
     from penstock.broker.clients.trace_desk import TraceDesk
+    from penstock.broker.clients.visitors import Visitors
     from penstock.broker.guaranteed import Guaranteed
     from penstock.broker.mechanisms.carrying import Mechanisms
     from penstock.broker.mechanisms.congestion import Congestion
     from penstock.broker.mechanisms.migration import Migrations
     from penstock.broker.neighbours.neighbourhood import Neighbourhood
     from penstock.broker.transit.routing import Router
+    from penstock.broker.work_desk import WorkDesk
 
-__all__ = ["Handler", "client_handlers", "link_handlers", "only", "stream_handlers", "trace_handlers"]
+__all__ = [
+    "Handler",
+    "carry_handlers",
+    "client_handlers",
+    "link_handlers",
+    "only",
+    "stream_handlers",
+    "trace_handlers",
+    "work_handlers",
+]
 
 Handler: TypeAlias = Callable[[Peer, Any, int], None]
 """Handles a frame from a peer, at a given time."""
@@ -53,6 +64,7 @@ def stream_handlers(
         f.Nack: lambda peer, frame, now_ms: guaranteed.on_nack(peer, frame, now_ms=now_ms),
         f.StreamOpen: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.StreamForget: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
+        f.StreamList: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.LogRequest: lambda _, frame, __: logs.on_request(frame),
         f.CongestionAlert: lambda _, frame, now_ms: congestion.on_alert(frame, now_ms=now_ms),
     }
@@ -60,6 +72,7 @@ def stream_handlers(
         f.StreamOpened: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.StreamTaken: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.StreamForgotten: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
+        f.StreamListed: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.LogSpan: lambda _, frame, __: logs.on_span(frame),
         f.LogAnswer: lambda _, frame, __: logs.on_answer(frame),
         f.CongestionQuery: lambda _, frame, now_ms: congestion.on_query(frame, now_ms=now_ms),
@@ -73,6 +86,22 @@ def stream_handlers(
             f.Positions: lambda peer, frame, now_ms: guaranteed.on_positions(peer, frame, now_ms=now_ms),
             **{kind: _from_host(router, handler) for kind, handler in upward.items()},
             **{kind: _from_pubend(router, handler) for kind, handler in downward.items()},
+        },
+    )
+
+
+def carry_handlers(intake: Intake, visitors: Visitors, work: WorkDesk, router: Router) -> dict[type, Handler]:
+    """Handlers for what brokers carry to pubends for their publishers and groups, and for the answers."""
+
+    def on_carried(_: Peer, frame: f.Carried, now_ms: int) -> None:
+        if not work.on_carried(frame):
+            intake.carrying.on_carried(frame, now_ms=now_ms)
+
+    return _all_of(
+        PeerKind.LINK,
+        {
+            f.Carry: _from_host(router, lambda peer, frame, now_ms: visitors.on_carry(frame, peer.name, now_ms=now_ms)),
+            f.Carried: _from_pubend(router, on_carried),
         },
     )
 
@@ -94,24 +123,40 @@ def trace_handlers(traces: TraceDesk, router: Router) -> dict[type, Handler]:
     }
 
 
+def work_handlers(work: WorkDesk, router: Router) -> dict[type, Handler]:
+    """Handlers for work queues: what members say, and what passes between hosts and pubends."""
+
+    def hear(_: Peer, frame: Any, now_ms: int) -> None:
+        work.hear(frame, now_ms=now_ms)
+
+    upward = (f.WorkAsk, f.WorkLeave, f.WorkVerdicts)
+    downward = (f.WorkJoined, f.WorkOutcomes, f.Handed)
+    return {
+        f.Verdicts: only(PeerKind.CLIENT, lambda peer, frame, now_ms: work.verdicts(peer, frame, now_ms=now_ms)),
+        **_all_of(PeerKind.LINK, {kind: _from_host(router, hear) for kind in upward}),
+        **_all_of(PeerKind.LINK, {kind: _from_pubend(router, hear) for kind in downward}),
+    }
+
+
 def client_handlers(
     desk: Desk,
     intake: Intake,
     guaranteed: Guaranteed,
     logs: LogDesk,
-    neighbourhood: Neighbourhood,
     migrations: Migrations,
 ) -> dict[type, Handler]:
     """Handlers for frames of clients that a single part can answer."""
-    positions, flood = guaranteed.positions, neighbourhood.flood
+    positions = guaranteed.positions
     return _all_of(
         PeerKind.CLIENT,
         {
             f.Publish: intake.publish,
-            f.RefusedAck: lambda peer, frame, now_ms: intake.confirm(peer, frame, now_ms=now_ms),
+            f.Rewound: lambda peer, frame, _: intake.rewound(peer, frame),
+            f.Skipped: lambda peer, frame, _: intake.skip(peer, frame),
             f.Acknowledge: lambda peer, frame, _: positions.acknowledge(peer, frame),
             f.Forget: lambda peer, frame, now_ms: desk.forget(peer, frame, now_ms=now_ms),
-            f.Unsubscribe: lambda peer, frame, now_ms: flood(desk.unsubscribe(peer, frame, now_ms=now_ms)),
+            f.DurablesRequest: lambda peer, frame, now_ms: desk.list_durables(peer, frame, now_ms=now_ms),
+            f.InterestRequest: lambda peer, frame, _: desk.tell_interest(peer, frame),
             f.ReadRequest: lambda peer, frame, now_ms: logs.on_read_request(peer, frame, now_ms=now_ms),
             f.Moved: lambda peer, frame, now_ms: migrations.on_moved(peer, frame, now_ms=now_ms),
             f.MoveFailed: lambda peer, frame, _: migrations.on_failed(peer, frame),

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from zlib import crc32
 
 from penstock.broker.access import Rule
 from penstock.broker.accounts import Account
 from penstock.broker.effects import Wake
 from penstock.broker.neighbours.filters import FILTER_WEIGHT_MAX, HostChange, filter_weight
 from penstock.broker.outbox import Outbox
+from penstock.broker.sources import Source
 from penstock.protocol.errors import ProtocolError
-from penstock.protocol.frames import FilterUpdate, HeldBack, Hello, Publish
+from penstock.protocol.frames import FilterUpdate, Hello
 from penstock.selectors.selector import Selector
 
-__all__ = ["Batch", "Farewell", "Guest", "LinkSequence", "Peer", "PeerKind", "Subscription", "guest_of"]
+__all__ = [
+    "Farewell",
+    "Guest",
+    "LinkSequence",
+    "Peer",
+    "PeerKind",
+    "Subscription",
+    "first_number",
+    "guest_of",
+    "may_have_been",
+]
 
 
+NUMBERS_TRIED: Final = 16
+"""As many numbers as a publisher may have got, one after the other, where others had the first ones."""
 _PARTS_MAX = 4_000
 """Most frames that one change of a filter may be split into."""
 
@@ -48,16 +61,6 @@ class Subscription:
 
 
 @dataclass(slots=True)
-class Batch:
-    """Accepted messages of a publisher that are not settled yet."""
-
-    sequence: int
-    """The sequence number of the last of them."""
-    size: int
-    is_durable: bool = False
-
-
-@dataclass(slots=True)
 class Guest:
     """The state that a broker keeps for a client."""
 
@@ -68,42 +71,20 @@ class Guest:
     """The prefix of its message identifiers: the number of the publisher, and of this broker."""
     former: set[bytes] = field(default_factory=set)
     """Prefixes of message identifiers that it made at other brokers, and publishes here."""
-    credit_bytes: int = 0
-    """How much it may publish without getting credit back."""
-    unpaid_bytes: int = 0
-    """How much it has published without getting credit back."""
     publisher_id: bytes = b""
     """The identity by which its messages are deduplicated; empty if they are not to be."""
     is_pinned: bool = False
+    """Whether the client wants to stay here."""
     is_leaving: bool = False
     """Whether it was asked to move to another broker, and has neither left nor said that it stays."""
-    """``is_pinned``: whether the client wants to stay here."""
     migration: int = 0
     """The session of the migration that brings it here, until it has arrived; 0 if it came by itself."""
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     """By the client's own numbers; changed only by `begin` and `end`, which keep the account up to date."""
     acknowledged: dict[str, int] = field(default_factory=dict)
     """By pubend, the tick below which it has everything."""
-    published: int = -1
-    """The sequence number of the last message received; -1 before the first."""
-    settled: int = 0
-    """The sequence number up to which everything is accepted or refused."""
-    outstanding: deque[Batch] = field(default_factory=deque)
-    """Unsettled batches, in order: one for another pubend may become durable before an earlier one."""
-    waiting: deque[tuple[Publish, bool]] = field(default_factory=deque)
-    """Frames that came after a refused message, in order, and whether each was refused; the credit bounds them."""
-    told: int = 0
-    """The last refused message that the client was told of."""
-    refused: int = 0
-    """The last refused message that has had its turn; good ones after it wait until the client has confirmed it."""
-    confirmed: int = 0
-    """The sequence number up to which the client knows of all refusals."""
-    withheld_bytes: int = 0
-    """Credit that was not given back yet."""
-    asks: bool = False
-    """Whether it wants an acknowledgement as soon as everything is settled."""
-    held_back: HeldBack = field(default_factory=lambda: HeldBack(""))
-    """Why it was told to wait, if it was."""
+    sources: dict[str, Source] = field(default_factory=dict)
+    """What it publishes to each pubend, by the names that it uses."""
 
     @property
     def client(self) -> str:
@@ -221,6 +202,16 @@ class Farewell(NamedTuple):
     peer: Peer
     code: str
     reason: str
+
+
+def first_number(publisher: bytes) -> int:
+    """The number that a publisher gets for its message identifiers, unless another one at that broker has it."""
+    return crc32(publisher)
+
+
+def may_have_been(number: int, publisher: bytes) -> bool:
+    """Whether another broker may have given a publisher this number, since its first ones were taken there."""
+    return bool(publisher) and (number - first_number(publisher)) % 2**32 < NUMBERS_TRIED
 
 
 def guest_of(peer: Peer) -> Guest:

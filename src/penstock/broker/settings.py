@@ -95,6 +95,8 @@ class BrokerSettings:
     """The size of a pubend's log at which the policy decides."""
     retain_policy: str = "hold"
     """``hold``: publishers wait until subscribers have caught up; ``lapse``: the oldest is dropped, with an alarm."""
+    dead_letters: str = ""
+    """The pubend to which groups give up messages, anywhere in the overlay; empty for none. The same at all brokers."""
     congestion: CongestionSettings = field(default_factory=CongestionSettings)
     """How pubends follow the slowest broker, and how fast lost messages are requested again."""
     balancing: BalancingSettings = field(default_factory=BalancingSettings)
@@ -176,6 +178,8 @@ class BrokerSettings:
             if getattr(self, each) <= 0:
                 raise SettingsError(f"{each} {getattr(self, each)} is not positive")
         self._check_streams()
+        if self.dead_letters and not is_plain_name(self.dead_letters):
+            raise SettingsError(f"dead_letters {self.dead_letters!r} is not the name of a pubend")
         if self.name in self.neighbours:
             raise SettingsError(f"broker {self.name} has a link to itself")
 

@@ -22,15 +22,26 @@ from penstock.broker.pubend.desk import Answer, PubendDesk
 from penstock.broker.pubend.finality import Finality
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Register
+from penstock.broker.pubend.work import WorkHome
 from penstock.broker.rooms import Rooms
-from penstock.protocol.frames import Positions
-from penstock.protocol.stream_frames import StreamForget, StreamForgotten, StreamOpen, StreamOpened, StreamTaken
+from penstock.protocol.frames import DurablesReply, Positions
+from penstock.protocol.stream_frames import (
+    StreamForget,
+    StreamForgotten,
+    StreamList,
+    StreamListed,
+    StreamOpen,
+    StreamOpened,
+    StreamTaken,
+)
 
 __all__ = ["StreamDesk", "StreamFrame"]
 
-StreamFrame: TypeAlias = StreamOpen | StreamForget | Answer
+StreamFrame: TypeAlias = StreamOpen | StreamForget | StreamList | Answer
 """What hosts and pubends say to each other about where subscriptions begin and who owns names."""
 
+_NUMBER_BITS: Final = 30
+"""Bits of a client's number of its request, beside which a frame carries the connection."""
 _DURABLES_PER_FRAME: Final = 1_000
 _REMARK_EVERY: Final = 10
 """How many reports until all durable positions are reported again, as a report may have been lost."""
@@ -50,6 +61,7 @@ class StreamDesk:
         commits: Commits,
         edges: Edges,
         finality: Finality,
+        work: WorkHome,
     ) -> None:
         self._name, self._connections = rooms.settings.name, rooms.connections
         self._durables_max = rooms.settings.durables_max
@@ -58,7 +70,7 @@ class StreamDesk:
         self._ways = Ways(rooms, logs)
         incarnation = rooms.filters.incarnation
         self._openings = Openings(self._name, self.claims, incarnation=incarnation, send=self.hear)
-        self._pubends = PubendDesk(rooms.settings, logs, registers, commits)
+        self._pubends = PubendDesk(rooms.settings, logs, registers, commits, work)
         self._edges, self._finality = edges, finality
         self._reports = 0
         self._passing: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
@@ -98,7 +110,9 @@ class StreamDesk:
                 return self._on_open(frame, now_ms)
             case StreamForget():
                 return self._on_forget(frame, now_ms)
-            case StreamOpened() | StreamTaken() | StreamForgotten():
+            case StreamList():
+                return self._on_list(frame, now_ms)
+            case StreamOpened() | StreamTaken() | StreamForgotten() | StreamListed():
                 return self._on_answer(frame, now_ms)
 
     def _on_open(self, frame: StreamOpen, now_ms: int) -> list[Wish]:
@@ -119,6 +133,31 @@ class StreamDesk:
         self._ways.up(frame.pubend, frame)
         return []
 
+    def ask_names(
+        self, connection: int, number: int, pubend: str, after: str, durable: str, by: str, *, now_ms: int
+    ) -> None:
+        """Asks a pubend which durable subscriptions it keeps, for a client.
+
+        Nothing has to be remembered: the answer names the connection and the client's number, and who gets none asks
+        again.
+        """
+        self.hear(
+            StreamList(pubend, self._name, connection << _NUMBER_BITS | number, after, durable, by), now_ms=now_ms
+        )
+
+    def _on_list(self, frame: StreamList, now_ms: int) -> list[Wish]:
+        """Answers a host that wants to know names, or forwards its question."""
+        if frame.pubend in self._logs:
+            return self._answer(self._pubends.on_list(frame, now_ms=now_ms), now_ms)
+        self._ways.up(frame.pubend, frame)
+        return []
+
+    def _on_listed(self, frame: StreamListed) -> None:
+        peer = self._connections.peers.get(frame.number >> _NUMBER_BITS)
+        if peer is not None and peer.guest is not None:
+            number = frame.number % (1 << _NUMBER_BITS)
+            self._connections.say(peer, DurablesReply(number, frame.entries, frame.is_more))
+
     def _answer(self, answers: list[Answer], now_ms: int) -> list[Wish]:
         """Passes on what pubends of this broker have to say to hosts, of which this broker may be one."""
         return [wish for answer in answers for wish in self._on_answer(answer, now_ms)]
@@ -135,6 +174,9 @@ class StreamDesk:
                 return self._on_taken(answer, now_ms)
             case StreamForgotten():
                 return self._openings.on_forgotten(answer)
+            case StreamListed():
+                self._on_listed(answer)
+                return []
 
     def _on_opened(self, frame: StreamOpened, now_ms: int) -> list[Wish]:
         """A pubend says where a subscription begins, or why it cannot."""
@@ -152,7 +194,7 @@ class StreamDesk:
             if subscription.durable:
                 # Also here: the pubend's notice about a former owner may have got lost, and covers only the last one.
                 name, ownership = subscription.durable, subscription.ownership
-                former, _ = self._edges.on_taken(name, ownership, subscription.claimant)
+                former, _ = self._edges.on_taken(frame.pubend, name, ownership, subscription.claimant)
                 wishes += self._end(former)
             wishes += self._edges.on_opened(subscription, frame.pubend, frame.tick, now_ms=now_ms)
         return wishes
@@ -163,7 +205,7 @@ class StreamDesk:
 
     def _on_taken(self, frame: StreamTaken, now_ms: int) -> list[Wish]:
         """A durable name has a new owner."""
-        lower, higher = self._edges.on_taken(frame.durable, frame.ownership)
+        lower, higher = self._edges.on_taken(frame.pubend, frame.durable, frame.ownership)
         wishes = self._end(lower)
         for subscription in higher:
             # The pubend does not know our claim yet.
@@ -220,7 +262,7 @@ class StreamDesk:
 
     def _pass(self, pubend: str, name: str, ownership: int, tick: int, host: str, now_ms: int) -> list[Wish]:
         if pubend in self._logs:
-            return self._answer(self._pubends.move(pubend, name, ownership, tick, host), now_ms)
+            return self._answer(self._pubends.move(pubend, name, ownership, tick, host, now_ms=now_ms), now_ms)
         passing = self._passing.setdefault(pubend, {})
         # No pubend keeps more names than this; a position that is left out is reported again.
         if len(passing) < self._durables_max or (name, host) in passing:

@@ -6,6 +6,7 @@ until it listens.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -26,6 +27,7 @@ _NAMES: Final = (
     "publish",
     "subscribe",
     "durable",
+    "dead",
     "status",
     "trace",
     "top",
@@ -47,6 +49,7 @@ _NAMES: Final = (
 """All commands, in the order in which ``--help`` lists them."""
 _ELSEWHERE: Final = {"unpin": "pin"}
 """Commands whose module has another name."""
+_SILENT: Final = logging.NullHandler()
 
 
 class _Commands(Mapping[str, Any]):
@@ -86,6 +89,8 @@ class _GuardedGroup(TyperGroup):
         return list(self.commands)
 
     def invoke(self, ctx: Any) -> Any:
+        # Commands say themselves what is wrong; without a handler, Python would show what their clients log besides.
+        logging.getLogger("penstock").addHandler(_SILENT)
         with console.guarding():
             return super().invoke(ctx)
 

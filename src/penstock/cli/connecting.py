@@ -49,7 +49,7 @@ class Party:
         from penstock.client.client import connect
         from penstock.session.settings import ClientSettings
 
-        settings = ClientSettings(connect_ms=connect_ms, give_up_ms=10 * connect_ms)
+        settings = ClientSettings(connect_ms=connect_ms, connect_timeout_ms=0, give_up_ms=10 * connect_ms)
         return connect(url, token=self.token, name=self.name, tls=self._context(), settings=settings)
 
     def _context(self) -> Any:

@@ -17,9 +17,9 @@ from penstock.model.errors import MisuseError, PenstockError
 __all__ = ["EXAMPLES", "DrainError", "drain"]
 
 EXAMPLES = """
-Brokers are asked at their `admin_port`. Clients that only subscribe go to the other
-running brokers of the same kind (with pubends or without), those with the fewest clients first; their applications
-notice nothing. Publishers and pinned clients stay. While any client stays, the broker keeps running but accepts no new
+Brokers are asked at their `admin_port`. Clients go to the other running brokers of the same kind (with pubends or
+without), or to any if there are none, those with the fewest clients first; their applications notice nothing. Pinned
+clients stay. While any client stays, the broker keeps running but accepts no new
 clients; `--force` stops it all the same, and `--cancel` lets clients in again. Ends with 1 unless the broker was
 stopped.
 
@@ -76,13 +76,13 @@ def _targets(overlay: Overlay, place: BrokerPlace, named: list[str]) -> list[tup
     if named:
         candidates = [overlay.place_of(name) for name in dict.fromkeys(named)]
     else:
-        # A client that might publish later must be able to do so where it goes.
+        # Those of the same kind if there are any: each takes whatever a client does, but was planned for some of it.
         others = [each for each in overlay.brokers.values() if each.name != place.name]
-        candidates = [each for each in others if bool(each.pubends) == bool(place.pubends)]
+        candidates = [each for each in others if bool(each.pubends) == bool(place.pubends)] or others
     counted = [(each, _clients(overlay, each)) for each in candidates]
     found = [(each.name, f"{each.name}={clients}") for each, clients in counted if clients is not None]
     if not found:
-        tried = ", ".join(each.name for each in candidates) or "there is no other broker of its kind"
+        tried = ", ".join(each.name for each in candidates) or "there is no other broker"
         raise DrainError(
             f"no broker can take the clients of {place.name}: {tried} (not running, draining, or without admin_port)"
         )

@@ -19,6 +19,7 @@ from penstock.cli.match_inputs import Source
 from penstock.cli.progress import ProgressReporter
 from penstock.model import Message, MessageId
 from penstock.model.errors import MisuseError
+from penstock.model.expiry import lifetime_ms
 from penstock.system.loop import run
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ Examples:
 - `penstock publish penstock://127.0.0.1:7001 --attribute symbol=YHOO --attribute volume=500 --payload 18.2`
 - `penstock publish penstock://127.0.0.1:7001 --attribute kind=picture --payload @picture.png`
 - `penstock publish penstock://127.0.0.1:7001 --generate 10000 --rate 500`
+- `penstock publish penstock://127.0.0.1:7001 --attribute alarm=true --expires 30`
 - `penstock publish penstock://127.0.0.1:7001 --quotes quotes.csv.gz --pubend quotes --json`
 """
 
@@ -53,6 +55,7 @@ class _Stream:
     total: int | None
     rate: float | None
     pubend: str
+    expires: float | None
     shows_ids: bool
 
 
@@ -87,7 +90,18 @@ def publish(  # noqa: PLR0913 - one per option
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Messages per second; if not given, all at once.")
     ] = None,
-    pubend: Annotated[str, typer.Option(metavar="NAME", help="The stream to publish to; the broker chooses one.")] = "",
+    pubend: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The pubend to publish to, at whatever broker; if not given, the client chooses one."
+        ),
+    ] = "",
+    expires: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Do not deliver the messages any more this long after they are published."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the id of each message as a JSON line.")] = False,
     token: Token = "",
     name: ClientName = "",
@@ -97,7 +111,10 @@ def publish(  # noqa: PLR0913 - one per option
 ) -> None:
     """Publish a message, or a stream of messages, and wait until the broker has acknowledged them."""
     total, messages = _chosen(attribute, payload, jsonl, quotes, generate, seed)
-    stream = _Stream(messages, total, rate, pubend, as_json)
+    if expires is not None:
+        # Before connecting: a bad lifetime is the caller's mistake.
+        lifetime_ms(expires)
+    stream = _Stream(messages, total, rate, pubend, expires, as_json)
     with ProgressReporter(quiet_unless_terminal=True) as reporter:
         reporter.stage("publishing", total=total)
         result = _Result()
@@ -149,7 +166,7 @@ async def _publish_all(client: Client, stream: _Stream, reporter: ProgressReport
     async for message in inputs.as_they_come(stream.messages):
         if stream.rate is not None:
             await _wait_until(started_s + sent / stream.rate)
-        message_id = await _publish(client, message, stream.pubend)
+        message_id = await _publish(client, message, stream)
         sent += 1
         if stream.shows_ids:
             console.line(msgspec.json.encode({"id": str(message_id)}).decode())
@@ -167,8 +184,14 @@ async def _tell_when_held_back(client: Client, reporter: ProgressReporter) -> No
         reporter.note(f"held back by {client.broker}: {reason}" if reason else "not held back any more")
 
 
-async def _publish(client: Client, message: Message, pubend: str) -> MessageId:
-    return await client.publish(message.attributes, message.payload, content_type=message.content_type, pubend=pubend)
+async def _publish(client: Client, message: Message, stream: _Stream) -> MessageId:
+    return await client.publish(
+        message.attributes,
+        message.payload,
+        content_type=message.content_type,
+        pubend=stream.pubend,
+        expires=stream.expires,
+    )
 
 
 async def _wait_until(due_s: float) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import UNSET, ValidationError
 
 from penstock.model.metrics import BALANCED, Metric
+from penstock.model.values import RESERVED_PREFIX
 from penstock.protocol.status import BalancingStatus, BrokerStatus, DecisionStatus
 
 __all__ = ["BALANCING", "RATES", "STREAMS", "balancing_rows", "outboxes", "rate_rows", "stream_rows"]
@@ -75,7 +76,7 @@ def outboxes(told: BrokerStatus) -> str:
 
 
 def balancing_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
-    """One row per broker that takes part in balancing."""
+    """A row for each broker that takes part in balancing; a head that shares its own clients has another for that."""
     for broker, told in statuses.items():
         try:
             found = told.balancing
@@ -84,15 +85,18 @@ def balancing_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, 
             yield broker, "unreadable", *[""] * (len(BALANCING) - 2)
             continue
         if found is not None:
-            yield broker, *_balancing_row(found)
+            yield broker, *_balancing_row(found, found.role, found.cluster)
+            if found.own is not UNSET:
+                group = found.own.cluster.removeprefix(RESERVED_PREFIX)
+                yield broker, *_balancing_row(found.own, "head, own clients", f"group {group}")
 
 
-def _balancing_row(found: BalancingStatus) -> tuple[str, ...]:
+def _balancing_row(found: BalancingStatus, role: str, cluster: str) -> tuple[str, ...]:
     session = found.session
     loads = [_value(metric, metric.of(found)) for metric in BALANCED]
     return (
-        found.role,
-        found.cluster,
+        role,
+        cluster,
         found.state,
         *loads,
         f"{session.phase} with {session.partner}" if session else "",

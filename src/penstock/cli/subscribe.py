@@ -16,7 +16,7 @@ import typer
 
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token, Url
 from penstock.cli.console import console
-from penstock.client.wanted import Missing, Start, checked_start, wanted
+from penstock.client.wanted import Missing, Start, checked_pubends, checked_start, wanted
 from penstock.model.errors import MisuseError
 from penstock.selectors import Selector
 from penstock.session.inbox import Lag
@@ -36,6 +36,7 @@ Examples:
 - `penstock subscribe penstock://127.0.0.1:7002 "TRUE" --count 10 --json | jq .attributes`
 - `penstock subscribe penstock://127.0.0.1:7002 "TRUE" --from quotes=1200 --from trades=88 --show-position`
 - `penstock subscribe penstock://127.0.0.1:7002 "TRUE" --from 2026-11-15T10:00:00Z --missing earliest`
+- `penstock subscribe penstock://127.0.0.1:7002 "class = 'STOCK'" --last symbol`
 - `penstock subscribe penstock://sb1:7000,sb2:7000 "class = 'STOCK'" --durable billing --from earliest --show-lag`
 - `penstock subscribe penstock://sb1:7000 "class = 'STOCK'" --durable billing --manual --json | gzip > stock.jsonl.gz`
 - `penstock subscribe penstock://sb1:7000 "class = 'STOCK'" --json | penstock publish penstock://other:7000 --jsonl -`
@@ -61,6 +62,12 @@ def subscribe(  # noqa: PLR0913 - one per option
             help="Begin with all there is, with what comes now, at a time, or at a tick of a pubend (may be repeated).",
         ),
     ] = None,
+    last: Annotated[
+        str,
+        typer.Option(
+            metavar="ATTRIBUTE", help="Begin with the newest message of each value of this attribute that logs have."
+        ),
+    ] = "",
     missing: Annotated[
         str,
         typer.Option(metavar="fail|earliest|latest", help="What to do if the beginning is not kept any more."),
@@ -71,6 +78,9 @@ def subscribe(  # noqa: PLR0913 - one per option
             metavar="NAME", help="Resume this durable subscription; its positions are kept while you are away."
         ),
     ] = "",
+    pubend: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only messages of this pubend; may be repeated.")
+    ] = None,
     manual: Annotated[
         bool, typer.Option("--manual", help="Acknowledge a message when it is written out, not when it is read.")
     ] = False,
@@ -92,7 +102,9 @@ def subscribe(  # noqa: PLR0913 - one per option
     Printing starts when the subscription is in force on all paths, which is reported on standard error. With a
     durable name, `--from` counts only if the name is new; `penstock durable forget` ends it.
     """
-    asked = _Asked(Selector.parse(selector), parse_start(start or []), cast("Missing", missing), durable, manual)
+    pubends = checked_pubends(pubend or None)
+    begins = _beginning(start or [], last)
+    asked = _Asked(Selector.parse(selector), begins, last, cast("Missing", missing), durable, manual, pubends)
     asked.check()
     reader = _Reader(json_line if as_json else shown_line, count, manual=manual)
     party = Party(token, name, ca, certificate, key)
@@ -105,6 +117,14 @@ def subscribe(  # noqa: PLR0913 - one per option
             console.note(f"LOST: {len(reader.lost):,} ranges of ticks were trimmed or damaged: {shown}")
         if show_position and reader.positions:
             console.note("go on with " + " ".join(f"--from {each}={tick}" for each, tick in reader.positions.items()))
+
+
+def _beginning(texts: list[str], last: str) -> Start | None:
+    if not last:
+        return parse_start(texts)
+    if texts:
+        raise MisuseError("--last says where to begin, and so does --from: give one of them")
+    return "last"
 
 
 def parse_start(texts: list[str]) -> Start | None:
@@ -147,9 +167,11 @@ class _Asked:
 
     selector: Selector
     start: Start | None
+    key: str
     missing: Missing
     durable: str
     is_manual: bool
+    pubends: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raise if it is invalid, before there is a connection."""
@@ -160,7 +182,14 @@ class _Asked:
 
     def _options(self) -> dict[str, Any]:
         acknowledge = "manual" if self.is_manual else "auto"
-        return {"start": self.start, "missing": self.missing, "durable": self.durable, "acknowledge": acknowledge}
+        return {
+            "start": self.start,
+            "key": self.key,
+            "missing": self.missing,
+            "durable": self.durable,
+            "acknowledge": acknowledge,
+            "pubends": self.pubends or None,
+        }
 
 
 class _Reader:

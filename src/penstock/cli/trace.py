@@ -133,6 +133,8 @@ def _role(hop: Hop) -> str:
         roles.append("routed")
     if answer.delivered is Evidence.YES:
         roles.append("delivered")
+    if answer.expired:
+        roles.append("expired")
     if answer.delivered in (Evidence.GAP, Evidence.UNKNOWN):
         roles.append("deliveries unknown")
     return ", ".join(roles)

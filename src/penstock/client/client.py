@@ -7,33 +7,45 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import secrets
 import ssl
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from random import Random
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakValueDictionary
 
 from penstock.client.counters import ClientCounters
+from penstock.client.events import EventStream, SyncEventStream, Telling
 from penstock.client.flushing import Flushing
 from penstock.client.intake import Intake
 from penstock.client.publisher import Publisher
 from penstock.client.questions import Questions, forget_durable, status_of_broker
 from penstock.client.reading import READ_BYTES, LogPart, LogReading, Survey
 from penstock.client.reports import Owner, Reports, who_calls
+from penstock.client.requests import Requests, Serving, serving_selector
 from penstock.client.shell import Shell
 from penstock.client.subscription import Subscription
-from penstock.client.wanted import Acknowledging, Missing, Start, checked_durable, selector_text, wanted
+from penstock.client.wanted import (
+    Acknowledging,
+    Missing,
+    Sharing,
+    Start,
+    checked_durable,
+    checked_pubends,
+    group_of,
+    selector_text,
+    wanted,
+)
 from penstock.model.body import encode_content
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.protocol.frames import Frame
 from penstock.protocol.status import BrokerStatus
+from penstock.protocol.work_frames import Verdict
 from penstock.session.address import parse_addresses
 from penstock.session.changes import Changes, Reply
 from penstock.session.errors import (
@@ -43,17 +55,19 @@ from penstock.session.errors import (
     ForkedError,
 )
 from penstock.session.inbox import Inbox, Lag
+from penstock.session.publishing import PubendPlace
+from penstock.session.received import Received
 from penstock.session.session import Session
 from penstock.session.settings import ClientSettings
+from penstock.session.work import Said
 from penstock.system.forking import tell_after_fork, where_opened
 
 if TYPE_CHECKING:
+    from penstock.client.durables import Durables
     from penstock.selectors.selector import Selector
     from penstock.tracking.answers import Trace
 
 __all__ = ["Client", "connect", "finished"]
-
-_log: Final = logging.getLogger("penstock.client")
 
 
 def connect(
@@ -125,9 +139,11 @@ class Client:
         self._subscriptions: WeakValueDictionary[int, Subscription] = WeakValueDictionary()
         self._questions = Questions()
         self._log_reading = LogReading(self._ask, lambda: self.end, settings.give_up_ms)
+        self._telling = Telling()
+        self._requests = Requests(self)
         self._news = asyncio.Event()
         self._reports = Reports(self._session.publishing)
-        self._publisher = Publisher(self._session, self._shell, self._reports, self._until)
+        self._publisher = Publisher(self._session, self._shell, self._reports, self._until, lock)
         self.intake = Intake(self._session, self._publisher, lock)
         """Takes messages from other threads; for the blocking client, not for applications."""
         self._flushing = Flushing(
@@ -149,9 +165,12 @@ class Client:
         return self._session.welcome.broker if self._session.welcome else ""
 
     @property
-    def pubends(self) -> tuple[str, ...]:
-        """The pubends of that broker, to which the client can publish."""
-        return self._session.welcome.pubends if self._session.welcome else ()
+    def pubends(self) -> Mapping[str, PubendPlace]:
+        """The pubends to which the client can publish, with the broker and the service class of each.
+
+        All of the overlay, as far as that broker knows them.
+        """
+        return MappingProxyType(self._session.publishing.places)
 
     @property
     def is_connected(self) -> bool:
@@ -171,7 +190,11 @@ class Client:
     # Opening and closing.
 
     async def open(self) -> Client:
-        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
+        """Connect, and try again until there is a connection.
+
+        Raises ``ConnectionFailedError`` if no broker answers in time (``ClientSettings.connect_timeout_ms``), or at
+        once if waiting would not help, as with a certificate that is not trusted; ``RefusedError`` if one refuses.
+        """
         self._check_usable()
         if self._loop is not None:
             raise ClientClosedError("this client was opened before; call connect for a new one")
@@ -209,41 +232,85 @@ class Client:
     ) -> None:
         await self.close(flush=error is None)
 
+    # What happens.
+
+    def events(self) -> EventStream:
+        """What happens to this client from now on, to iterate over: connections, moves, refusals and so on.
+
+        There may be any number of streams, also before the client is open. Each keeps the newest 1,000 events that the
+        program has not read. The same events go to the log, as lines of the logger ``penstock.client``.
+        """
+        self._check_process()
+        stream = EventStream()
+        self._telling.add(stream)
+        return stream
+
+    def events_for(self, stream: SyncEventStream) -> None:
+        """Tell a stream of the blocking client what happens; not for applications."""
+        self._check_process()
+        self._telling.add(stream)
+
     # Publishing.
 
     def publish(
-        self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
+        self,
+        attributes: Attributes,
+        payload: Payload = b"",
+        *,
+        content_type: str = "",
+        pubend: str = "",
+        timeout_s: float | None = None,
+        expires: float | None = None,
     ) -> Coroutine[Any, Any, MessageId]:
-        """Send a message; waits while the publish window is full, or there is no connection.
+        """Send a message to a pubend of the overlay, or to one that the client chooses (``ClientSettings.choice``).
 
-        Returns before the broker has acknowledged the message; ``flush`` waits for that.
+        Waits while the publish window of that pubend is full, or there is no connection. Returns before the pubend has
+        the message for good; ``flush`` waits for that. Raises ``UnknownPubendError`` if the overlay has no such pubend,
+        and ``PublishTimeoutError`` if the message has to wait for longer than ``timeout_s``: then it is not sent. With
+        ``expires``, brokers do not deliver the message any more that many seconds after this call.
         """
         if self.end is not None:
             raise self.end.with_traceback(None)
-        return self._publisher.publish(encode_content(attributes, payload, content_type), pubend, self._caller())
+        content = encode_content(attributes, payload, content_type, expires)
+        return self._publisher.publish(content, pubend, self._caller(), timeout_s)
 
     def publish_nowait(
-        self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
+        self,
+        attributes: Attributes,
+        payload: Payload = b"",
+        *,
+        content_type: str = "",
+        pubend: str = "",
+        expires: float | None = None,
     ) -> MessageId:
         """Send a message without waiting; raises ``WouldBlockError`` where ``publish`` would wait."""
         self._check_usable()
-        return self._publisher.publish_nowait(encode_content(attributes, payload, content_type), pubend, self._caller())
+        content = encode_content(attributes, payload, content_type, expires)
+        return self._publisher.publish_nowait(content, pubend, self._caller())
 
-    def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> Coroutine[Any, Any, list[MessageId]]:
-        """Send messages in order, waiting as ``publish`` does."""
+    def publish_many(
+        self, messages: Iterable[Message], *, pubend: str = "", timeout_s: float | None = None
+    ) -> Coroutine[Any, Any, list[MessageId]]:
+        """Send messages in order, waiting as ``publish`` does; each has its own lifetime (``Message.expires``).
+
+        If that takes longer than ``timeout_s`` altogether, ``PublishTimeoutError`` names those that are sent.
+        """
         self._check_process()
-        return self._publisher.publish_many(messages, pubend, self._caller())
+        return self._publisher.publish_many(messages, pubend, self._caller(), timeout_s)
 
-    def flush(self) -> Coroutine[Any, Any, None]:
+    def flush(self, *, timeout_s: float | None = None) -> Coroutine[Any, Any, None]:
         """Wait until the broker has acknowledged everything published so far, over as many connections as it takes.
 
         Raises ``RefusedError`` if the broker refused messages of the calling task, or of a task that has ended. Raises
         ``ConnectionFailedError`` if such messages were on the wire when a connection was lost and could not be sent
-        again, because the next broker was another one or the pubend guarantees nothing: nobody knows whether those
-        arrived. Each message is reported once; messages of other tasks are reported when those tasks flush.
+        again, because their pubend is best effort: nobody knows whether those arrived. To a guaranteed pubend they are
+        sent again, by whatever broker comes next, and taken once. Each message is reported once; messages of other
+        tasks are reported when those tasks flush.
+
+        Raises ``PublishTimeoutError`` if that takes longer than ``timeout_s``; the client still sends the messages.
         """
         self._check_process()
-        return self._flushing.flush(self._caller())
+        return self._flushing.flush_within(self._caller(), timeout_s)
 
     async def held_back_other_than(self, reason: str) -> str:
         """Wait until ``held_back`` differs from this reason, and return it; for programs that display it."""
@@ -257,35 +324,68 @@ class Client:
         selector: str | Selector,
         *,
         start: Start | None = None,
+        key: str = "",
         missing: Missing = "fail",
         durable: str = "",
         acknowledge: Acknowledging = "auto",
+        pubends: Iterable[str] | None = None,
+        shared: str = "",
+        **sharing: Unpack[Sharing],
     ) -> Subscription:
         """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector.
+
+        With ``pubends``, only for messages of these pubends; those that do not exist yet count when they appear.
 
         The subscription begins with what is published from now on, unless ``start`` says otherwise: ``"earliest"`` for
         the oldest message kept, a ``datetime`` with a time zone, or a tick of each pubend, as ``positions`` of an
         earlier subscription has them. If the start is no longer kept, the broker refuses the subscription, unless
         ``missing`` says to begin with the earliest or latest instead.
 
+        With ``start="last"``, the newest message of each value of the attribute ``key`` comes first, as far as logs are
+        kept, in the order of their ticks; then everything after that, without a gap.
+
         With a ``durable`` name, the pubends keep the subscription's positions: when it comes back, at any broker, it
         resumes where it was. ``start`` then counts only where the name is new; a tick also where it is further on.
+
+        With ``shared``, this client becomes a member of the group with that name, anywhere in the overlay: each message
+        comes to one member, which has to ``acknowledge`` it within ``work_ms`` (30 s), and has up to ``prefetch`` (100)
+        at a time from each pubend. A message that is refused, or not acknowledged in time, comes again, to anybody;
+        after ``deliveries_max`` times it becomes a dead letter. Of messages with the same value of the attribute
+        ``shared_by``, one at a time is handed out, in order. The group lives until it is forgotten.
         """
         text = selector_text(selector)
-        asked = wanted(text, start=start, missing=missing, durable=durable, acknowledge=acknowledge)
+        asked = wanted(
+            text,
+            start=start,
+            missing=missing,
+            durable=durable,
+            acknowledge=acknowledge,
+            pubends=pubends,
+            group=group_of(shared, sharing),
+            key=key,
+        )
         self._check_usable()
         inbox = self._session.subscribe(asked)
         subscription = self._subscriptions[inbox.number] = Subscription(inbox, self)
         self._shell.pump_soon()
         return subscription
 
-    async def forget(self, durable: str) -> tuple[str, ...]:
+    async def forget(self, durable: str, *, pubends: Iterable[str] | None = None) -> tuple[str, ...]:
         """Forget a durable subscription and everything kept for it; whoever uses it gets ``TakenOverError``.
 
+        With ``pubends``, only these forget it: for a name that came back with fewer pubends than it had before.
         Returns the pubends that could not be reached and still know it. Raises ``RefusedError`` if nobody knows it.
         """
         checked_durable(durable)
-        return await forget_durable(self._ask, durable)
+        return await forget_durable(self._ask, durable, checked_pubends(pubends))
+
+    async def durables(self, durable: str = "") -> Durables:
+        """All durable subscriptions of the overlay that this client may see, or one of them: where and how far."""
+        # Imported here: few applications list them.
+        from penstock.client.durables import durables
+
+        guaranteed = [name for name, place in self.pubends.items() if place.is_guaranteed]
+        return await durables(self._ask, sorted(guaranteed), checked_durable(durable) if durable else "")
 
     # Reading logs.
 
@@ -314,6 +414,47 @@ class Client:
 
         return await trace(self._ask, message_id)
 
+    # Requests and replies.
+
+    async def request(
+        self,
+        attributes: Attributes,
+        payload: Payload = b"",
+        *,
+        timeout: float,
+        content_type: str = "",
+        pubend: str = "",
+    ) -> Received:
+        """Publish a request, and return the first reply to it; ``timeout`` in seconds.
+
+        Goes to a best-effort pubend if there is one, unless ``pubend`` names one, and is not sent again. Raises
+        ``NobodyServesError`` at once if the broker knows that nobody wants it, ``RequestTimeoutError`` if no reply came
+        in time, ``RequestFailedError`` if the server said so, and ``ConnectionFailedError`` if the connection is lost.
+        """
+        self._check_usable()
+        return await self._requests.request(attributes, payload, content_type, pubend, timeout)
+
+    def serve(self, selector: str | Selector, *, pubends: Iterable[str] | None = None) -> Serving:
+        """Ask for the requests that match a selector; each is answered with ``await request.reply(...)``.
+
+        Everybody who serves the same requests gets them, and the first reply counts.
+        """
+        return Serving(self.subscribe(serving_selector(selector_text(selector)), pubends=pubends), self)
+
+    @property
+    def late_replies(self) -> int:
+        """Replies dropped because their requests had been answered, or had timed out."""
+        return self._requests.late
+
+    def publish_content(self, content: bytes, pubend: str) -> Coroutine[Any, Any, MessageId]:
+        """Send an encoded message, for requests and replies."""
+        self._check_usable()
+        return self._publisher.publish(content, pubend, self._caller())
+
+    def ask(self, question: Callable[[int], Frame]) -> Coroutine[Any, Any, Reply]:
+        """Ask the broker, for requests."""
+        return self._ask(question)
+
     # For subscriptions.
 
     def on_taken(self, inbox: Inbox) -> None:
@@ -326,6 +467,13 @@ class Client:
         if self._session.on_moved(inbox):
             self._shell.schedule()
 
+    def judge(self, inbox: Inbox, message: Received, verdict: Verdict, delay_ms: int, reason: str) -> Said:
+        """The application says what becomes of a message of a group."""
+        self._check_usable()
+        said = self._session.judge(inbox, message, verdict, delay_ms, reason)
+        self._shell.pump_soon()
+        return said
+
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
         """How far the application is behind each pubend."""
         return self._session.lag(inbox)
@@ -334,6 +482,21 @@ class Client:
         """Withdraw a subscription."""
         self._session.unsubscribe(inbox, is_done=is_done)
         self.on_taken(inbox)
+        self._shell.pump_soon()
+
+    def pause(self, inbox: Inbox) -> None:
+        """Have the broker send nothing more for a subscription."""
+        if self._session.pause(inbox):
+            self._shell.resume_reading()
+        self._shell.pump_soon()
+
+    def resume(self, inbox: Inbox) -> None:
+        """Continue a paused subscription where it was."""
+        subscription = self._subscriptions.pop(inbox.number, None)
+        # It gets another number.
+        self._session.resume(inbox)
+        if subscription is not None:
+            self._subscriptions[inbox.number] = subscription
         self._shell.pump_soon()
 
     def abandon(self, inbox: Inbox) -> None:
@@ -359,11 +522,13 @@ class Client:
     def on_forked(self) -> None:
         """In a forked child, turn this copy into another client if it was not open; else make it unusable."""
         self._shell.on_forked()
+        self._telling.on_forked()
         if isinstance(self.end, ClientClosedError):
             return
         if self._process:
             self.end = ForkedError(where_opened("client", self._process))
             self._session.forget_connection()
+            self._telling.end()
         elif self._settings.publisher:
             # Numbers of two processes under one identity would count as repetitions of each other.
             self.end = ForkedError("a chosen publisher identity belongs to one process: make the client after the fork")
@@ -406,10 +571,11 @@ class Client:
         for number in changes.inboxes:
             if (subscription := self._subscriptions.get(number)) is not None:
                 subscription.wake()
-        for lost in changes.missing:
-            _log.warning("%s: ticks %d to %d of pubend %s are lost", self.name, lost.first, lost.last, lost.pubend)
+        for event in (*changes.events, *changes.missing):
+            self._telling.tell(self.name, event)
         self._questions.on_answers(changes.answers)
         if changes.lost:
+            self._requests.on_lost()
             self._questions.fail(ConnectionFailedError("the connection was lost before the broker answered"))
         if changes.publishing or changes.welcome:
             self._reports.collect()
@@ -430,9 +596,11 @@ class Client:
             self._session.publishing.abandon()
             self._reports.collect()
         self._questions.fail(end)
+        self._requests.fail(end)
         self._wake()
         for subscription in list(self._subscriptions.values()):
             subscription.wake()
+        self._telling.end()
 
     def _wake(self) -> None:
         self._news.set()

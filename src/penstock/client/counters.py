@@ -18,16 +18,16 @@ class ClientCounters:
     acknowledged: int
     """Published messages that a broker has acknowledged."""
     settled: int
-    """Published messages up to the first that is not yet acknowledged, refused or lost."""
+    """Published messages up to the first one to each pubend that is not yet acknowledged, refused or lost."""
     refused: int
     lost: int
-    """Messages on the wire when a connection broke that could not be sent again; they may or may not have arrived."""
+    """Messages on the wire to best-effort pubends when a connection broke; they may or may not have arrived."""
     received: int
     repeated: int
     """Deliveries dropped because they had arrived before."""
     reconnects: int
     moves: int = 0
-    """How often a broker has moved this client to another one; the application is not notified."""
+    """How often a broker has moved this client to another one."""
 
     @classmethod
     def of(cls, session: Session) -> ClientCounters:

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.client.reports import Owner, Reports
 from penstock.client.shell import Shell
-from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
+from penstock.session.errors import ClientError, ConnectionFailedError, PublishTimeoutError, RefusedError
 from penstock.session.session import Session
 
 __all__ = ["Flushing", "backlog", "why_held_back"]
@@ -41,13 +41,13 @@ class Flushing:
 
         There is no await between taking a report and raising it, so a cancelled flush leaves it to the next one.
         """
-        queue = self._session.publishing
-        target = queue.published
-        if queue.settled < target:
+        publishing = self._session.publishing
+        mark = publishing.mark()
+        if not publishing.is_settled(mark):
             self._check_usable()
             self._session.hurry(now_ms=self._shell.now_ms())
             self._shell.pump()
-        while queue.settled < target and not queue.is_stopped:
+        while not publishing.is_settled(mark) and not publishing.is_stopped_at(mark):
             self._check_usable()
             await self._news.wait()
         refusal = self._reports.refusal(asker, everything=everything)
@@ -56,8 +56,17 @@ class Flushing:
         loss = self._reports.loss(asker, everything=everything, end=self._end())
         if loss is not None:
             raise loss
-        if queue.settled < target:
-            raise RefusedError("publish", f"{queue.refusal}; messages after it are not published")
+        if not publishing.is_settled(mark):
+            raise RefusedError("publish", f"{publishing.refusal}; messages after it are not published")
+
+    async def flush_within(self, asker: Owner | None, timeout_s: float | None) -> None:
+        """Flush for one publisher; raises ``PublishTimeoutError`` if that takes longer than it allows."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.flush(asker)
+        except TimeoutError:
+            text = f"{backlog(self._session, 'were')} within {timeout_s} s{why_held_back(self._session)}"
+            raise PublishTimeoutError(text) from None
 
     async def flush_at_last(self, limit_ms: int) -> None:
         """Flush for all publishers; raises ``ConnectionFailedError`` if that takes longer than the limit."""

@@ -15,7 +15,7 @@ from penstock.client.publisher import Publisher, wall_ms
 from penstock.client.reports import Owner
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.session.errors import ClientError
-from penstock.session.publishing import check_pubend
+from penstock.session.publish_queue import PublishQueue
 from penstock.session.session import Session
 
 __all__ = ["Intake"]
@@ -27,10 +27,11 @@ class Intake:
     def __init__(self, session: Session, publisher: Publisher, lock: threading.Lock) -> None:
         """The lock is the one that the session holds while it changes the source of its identifiers."""
         self._session = session
-        self._queue = session.publishing
+        self._publishing = session.publishing
+        self._find = session.publishing.find
         self._publisher = publisher
         self._lock: Final = lock
-        self._waiting: list[tuple[bytes, str, Owner | None]] = []
+        self._waiting: list[tuple[bytes, PublishQueue, Owner | None]] = []
         self._waiting_bytes = 0
         """At least as many bytes as wait; the window of the publish queue bounds them."""
         self._is_called = False
@@ -41,35 +42,39 @@ class Intake:
     def published(self) -> int:
         """Messages accepted from the application, fetched or not; without those that are being fetched right now."""
         # Without the lock: in a forked child, a thread that does not exist there may hold it.
-        return self._queue.published + len(self._waiting)
+        return self._publishing.published + len(self._waiting)
 
     def take(
         self, content: bytes, pubend: str, owner: Owner | None, call: Callable[[Callable[[], None]], object]
     ) -> MessageId | None:
         """Take a message from any thread; None if it has to wait its turn. ``call`` calls in the client's thread."""
-        # Here, not when it is fetched: there, nobody could be told, and the messages after it would be lost.
-        check_pubend(pubend)
         size = MESSAGE_ID_BYTES + len(content)
         with self._lock:
             if self._end is not None:
                 raise self._end.with_traceback(None)
-            if self._publisher.is_waiting or not self._queue.has_room(size, beside=self._waiting_bytes):
+            queue = self._find(pubend)
+            if queue is None or self._publisher.is_waiting(pubend):
+                # The client's own thread finds out whether there is such a pubend.
+                return None
+            if not queue.has_room(size, beside=self._waiting_bytes):
                 return None
             message_id, body = self._session.stamp(content, wall_ms=wall_ms())
             # Before the message: if an interrupt comes in between, too much is counted until the next fetch.
             self._waiting_bytes += size
-            self._waiting.append((body, pubend, owner))
+            self._waiting.append((body, queue, owner))
             if not self._is_called:
                 call(self.fetch)
                 self._is_called = True
         return message_id
 
-    async def take_in_turn(self, content: bytes, pubend: str, owner: Owner | None) -> MessageId:
+    async def take_in_turn(
+        self, content: bytes, pubend: str, owner: Owner | None, timeout_s: float | None = None
+    ) -> MessageId:
         """Wait for room in the client's thread, behind all that wait already and all that was taken before.
 
-        While it waits, nothing is taken: so the client's thread alone makes identifiers, and need not hold the lock.
+        While it waits, nothing else to the same pubend is taken.
         """
-        return await self._publisher.publish_in_turn(content, pubend, owner, first=self.fetch)
+        return await self._publisher.publish_in_turn(content, pubend, owner, first=self.fetch, timeout_s=timeout_s)
 
     def fetch(self) -> None:
         """Queue everything taken so far; in the client's thread."""

@@ -22,6 +22,7 @@ _MEANING = {
     "status": "tell its status",
     "forget": "forget a durable subscription",
     "read": "read its log",
+    "durables": "list durable subscriptions",
     "trace": "trace a message",
 }
 
@@ -72,8 +73,10 @@ async def status_of_broker(ask: Callable[[Callable[[int], Frame]], Awaitable[Rep
         raise ClientError(f"the status of the broker cannot be read: {error}") from None
 
 
-async def forget_durable(ask: Callable[[Callable[[int], Frame]], Awaitable[Reply]], durable: str) -> tuple[str, ...]:
-    """Have a durable subscription forgotten; returns the pubends that could not be reached."""
-    answer = await ask(lambda number: Forget(number, durable))
+async def forget_durable(
+    ask: Callable[[Callable[[int], Frame]], Awaitable[Reply]], durable: str, pubends: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Have a durable subscription forgotten, by some pubends or by all; returns those that could not be reached."""
+    answer = await ask(lambda number: Forget(number, durable, pubends))
     assert isinstance(answer, Forgotten), f"not an answer to this: {answer}"
     return answer.pending

@@ -19,7 +19,8 @@ from weakref import ref
 from penstock.model.body import decode_id
 from penstock.model.message_id import MessageId
 from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
-from penstock.session.publishing import Failure, PublishQueue
+from penstock.session.publish_queue import Failure, PublishQueue
+from penstock.session.publishing import Publishing
 
 __all__ = ["NAMED_MAX", "Owner", "Reports", "who_calls"]
 
@@ -73,30 +74,36 @@ class _Report:
 class Reports:
     """The failures to report to the publishers of one client."""
 
-    def __init__(self, queue: PublishQueue) -> None:
-        self._queue = queue
-        self._marks: deque[tuple[int, _Ref]] = deque()
+    def __init__(self, publishing: Publishing) -> None:
+        self._publishing = publishing
+        self._marks: dict[str, deque[tuple[int, _Ref]]] = {}
+        """By pubend: from which place on messages have another publisher."""
         self._reports: list[_Report] = []
-        self.owner: _Ref = _nobody
-        """The publisher of the last message."""
+        self._owners: dict[str, _Ref] = {}
 
-    def mark(self, owner: Owner | None) -> None:
-        """Record that the next message has another publisher than the one before it."""
+    def owner_of(self, pubend: str) -> Owner | None:
+        """The publisher of the last message to this pubend."""
+        return self._owners.get(pubend, _nobody)()
+
+    def mark(self, queue: PublishQueue, owner: Owner | None) -> None:
+        """Record that the next message to a pubend has another publisher than the one before it."""
         self.collect()
-        settled = self._queue.settled
-        while len(self._marks) > 1 and self._marks[1][0] <= settled + 1:
-            self._marks.popleft()
-        self.owner = _nobody if owner is None else ref(owner)
-        self._marks.append((self._queue.published + 1, self.owner))
+        settled = queue.settled
+        marks = self._marks.setdefault(queue.pubend, deque())
+        while len(marks) > 1 and marks[1][0] <= settled + 1:
+            marks.popleft()
+        owner_ref = self._owners[queue.pubend] = _nobody if owner is None else ref(owner)
+        marks.append((queue.published + 1, owner_ref))
 
     def collect(self) -> None:
-        """Take the failures from the queue, and keep them for their publishers."""
-        failures = self._queue.take_failures()
+        """Take the failures from the queues, and keep them for their publishers."""
+        failures = self._publishing.take_failures()
         if not failures:
             return
-        marks = list(self._marks)
+        listed = {pubend: list(marks) for pubend, marks in self._marks.items()}
         for failure in failures:
-            place = bisect_right(marks, failure.number, key=lambda mark: mark[0]) - 1
+            marks = listed.get(failure.pubend, [])
+            place = bisect_right(marks, failure.place, key=lambda mark: mark[0]) - 1
             self._report_of(marks[place][1] if place >= 0 else _nobody).add(failure)
 
     def refusal(self, asker: Owner | None, *, everything: bool = False) -> RefusedError | None:

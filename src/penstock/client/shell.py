@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import Final
 
-from penstock.client.connection import Connection
+from penstock.client.connection import Connection, is_hopeless
 from penstock.protocol.frames import Frame
 from penstock.session.address import Address
 from penstock.session.changes import Abort, Changes, Dial, Effect, HangUp
@@ -18,6 +20,10 @@ from penstock.session.session import Session
 
 __all__ = ["Shell"]
 
+_log: Final = logging.getLogger("penstock.client")
+
+_CLOSE_S_MAX: Final = 120.0
+"""How long to wait for connections to end, long after the session has given them up."""
 _LATE_MS: Final = 500
 """A timer later than this means that the application blocked the loop: the broker's silence is not held against it."""
 
@@ -78,7 +84,14 @@ class Shell:
         if self._opening is not None and not self._opening.done():
             self._opening.set_exception(ClientClosedError("this client was closed while it was connecting"))
         self._react(self._session.close(now_ms=self.now_ms()))
-        await self._idle.wait()
+        try:
+            async with asyncio.timeout(_CLOSE_S_MAX):
+                await self._idle.wait()
+        except TimeoutError:
+            # The session gives up every connection much sooner: whatever keeps one, nobody must wait for it.
+            _log.warning("%d connections did not end, and are cut off", len(self._connections))
+            for connection in list(self._connections.values()):
+                connection.abort()
 
     def abort(self) -> None:
         """Cut all connections now, without waiting for anything."""
@@ -152,10 +165,11 @@ class Shell:
         if is_writable:
             self.pump()
 
-    def on_gone(self, connection: Connection, problem: str) -> None:
+    def on_gone(self, connection: Connection, problem: str, error: Exception | None) -> None:
         """Tell the session that nothing is left of a connection."""
         if self._connections.pop(connection.number, None) is not None:
-            self._react(self._session.on_lost(connection.number, problem, now_ms=self.now_ms()))
+            number, now_ms = connection.number, self.now_ms()
+            self._react(self._session.on_lost(number, problem, now_ms=now_ms, is_hopeless=is_hopeless(error)))
 
     # Inside.
 
@@ -181,6 +195,7 @@ class Shell:
             case Dial(number, address):
                 connection = self._connections[number] = Connection(number, self)
                 task = asyncio.create_task(self._dial(connection, address), name=f"penstock: dial {address}")
+                task.add_done_callback(partial(self._on_dialled, connection))
                 self._dialling[number] = task
             case HangUp(number, last_words):
                 connection = self._connections[number]
@@ -194,18 +209,22 @@ class Shell:
     async def _dial(self, connection: Connection, address: Address) -> None:
         context = (self._tls or ssl.create_default_context()) if address.tls else None
         loop = asyncio.get_running_loop()
-        problem = "the client gave up"
-        try:
-            await loop.create_connection(lambda: connection, address.host, address.port, ssl=context)
-        except OSError as error:
-            problem = error.strerror or str(error)
-        except ValueError as error:
-            # The name cannot be that of a host.
-            problem = str(error)
-        finally:
-            del self._dialling[connection.number]
-            if not connection.is_made:
-                self.on_gone(connection, problem)
+        await loop.create_connection(lambda: connection, address.host, address.port, ssl=context)
+
+    def _on_dialled(self, connection: Connection, task: asyncio.Task[None]) -> None:
+        """An attempt to connect has ended; not its own last act, since one that is cancelled at once never runs."""
+        self._dialling.pop(connection.number, None)
+        cause = None if task.cancelled() else task.exception()
+        if connection.is_made:
+            return
+        if not isinstance(cause, OSError | ValueError):
+            self.on_gone(connection, "the client gave up", None)
+            if cause is not None:
+                raise cause
+            return
+        # A value error: the name cannot be that of a host.
+        problem = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+        self.on_gone(connection, problem, cause)
 
     def _pump_later(self) -> None:
         self._is_pumping_soon = False

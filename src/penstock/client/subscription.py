@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.model.errors import MisuseError
-from penstock.session.errors import ClientClosedError, ClientError, RefusedError, TakenOverError
+from penstock.protocol.work_frames import Outcome, Verdict
+from penstock.session.errors import ClientClosedError, ClientError, RefusedError, TakenOverError, WorkLostError
 from penstock.session.inbox import Inbox, Lag
 from penstock.session.positions import LostTicks
-from penstock.session.received import Received
+from penstock.session.received import HandedOut, Received
+from penstock.session.work import Said
 
 __all__ = ["Owner", "Subscription"]
 
+_DELAY_S_MAX: Final = 30 * 86_400.0
+_REASON_CHARS_MAX: Final = 200
 _FAIR: Final = 255
 """After this many messages without a pause other tasks may run, heartbeats above all. One less than a power of two."""
 
@@ -32,8 +36,17 @@ class Owner(Protocol):
     def on_moved(self, inbox: Inbox) -> None:
         """A durable subscription may have something to acknowledge."""
 
+    def judge(self, inbox: Inbox, message: Received, verdict: Verdict, delay_ms: int, reason: str) -> Said:
+        """The application says what becomes of a message of a group."""
+
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
         """How far the application is behind each pubend."""
+
+    def pause(self, inbox: Inbox) -> None:
+        """Have the broker send nothing more for a subscription."""
+
+    def resume(self, inbox: Inbox) -> None:
+        """Continue a paused subscription where it was."""
 
     def unsubscribe(self, inbox: Inbox, *, is_done: bool) -> None:
         """Withdraw a subscription; ``is_done`` if the application is done with what it read last."""
@@ -112,22 +125,89 @@ class Subscription:
         return self._inbox.state == "ready"
 
     @property
+    def is_paused(self) -> bool:
+        """Whether the application has paused the subscription."""
+        return self._inbox.state == "paused"
+
+    @property
     def queued(self) -> int:
         """How many messages have arrived and are not read yet."""
         return len(self._inbox.queue)
 
-    def acknowledge(self, message: Received | None = None) -> None:
-        """Acknowledge this message and all before it of its pubend; without a message, everything read so far.
+    def acknowledge(self, message: Received | None = None) -> Awaitable[None]:
+        """Say that the work on a message of a group is done; await it to know that this counts.
 
-        The broker is told soon, not immediately; ``close`` tells it at once. Raises ``MisuseError`` if the subscription
-        is not acknowledged manually, or the message was not read from it.
+        Raises ``WorkLostError`` if it does not: then somebody else was handed the message, or it is a dead letter.
+
+        For a durable subscription: acknowledge this message and all before it of its pubend; without a message,
+        everything read so far. The broker is told soon, not immediately; ``close`` tells it at once. Raises
+        ``MisuseError`` if the subscription is not acknowledged manually, or the message was not read from it.
         """
         inbox = self._inbox
+        if inbox.work is not None:
+            return self._judge(message, Verdict.DONE)
         if inbox.receipts is None:
             raise MisuseError("only durable subscriptions are acknowledged")
         self._raise_if_over()
         inbox.receipts.acknowledge(message, waiting=inbox.fetched())
         self._owner.on_moved(inbox)
+        return _Kept(self, None)
+
+    def refuse(self, message: Received, *, delay: float = 0.0, reason: str = "") -> Awaitable[None]:
+        """Give a message of a group back: it comes again, to anybody, after a delay in seconds.
+
+        After ``deliveries_max`` times it becomes a dead letter, with the reasons. Await it to know that this counts.
+        """
+        if not 0 <= delay <= _DELAY_S_MAX:
+            raise MisuseError(f"delay is {delay} s; it must be 0 to {_DELAY_S_MAX:,.0f}")
+        return self._judge(message, Verdict.REFUSED, round(delay * 1_000), reason)
+
+    def extend(self, message: Received) -> Awaitable[None]:
+        """Ask for more time for a message of a group: another ``work_ms`` from now on."""
+        return self._judge(message, Verdict.EXTENDED)
+
+    def _judge(
+        self, message: Received | None, verdict: Verdict, delay_ms: int = 0, reason: str = ""
+    ) -> Awaitable[None]:
+        if self._inbox.work is None:
+            raise MisuseError("only messages of groups (shared=...) are refused or extended")
+        if not isinstance(message, HandedOut):
+            raise MisuseError(f"{message!r} was not handed out to this member")
+        self._raise_if_over()
+        return _Kept(self, self._owner.judge(self._inbox, message, verdict, delay_ms, reason[:_REASON_CHARS_MAX]))
+
+    def give_back(self, message: Received) -> None:
+        """Return a message of a group that was read but not worked on: it comes again, and that is no failure."""
+        if isinstance(message, HandedOut) and self._inbox.work is not None and self._inbox.work.is_held(message):
+            self._judge(message, Verdict.RETURNED)
+
+    async def settled(self, said: Said) -> None:
+        """Wait until something that was said of a message counts; for the awaitables of this subscription."""
+        while said.outcome is None:
+            self._raise_if_over()
+            await self._news.wait()
+        if said.outcome is not Outcome.KEPT:
+            raise WorkLostError(said.message.id, is_done=said.outcome is Outcome.UNKNOWN)
+
+    def pause(self) -> None:
+        """Have the broker send nothing more, whatever other subscriptions of the client get; idempotent.
+
+        What has arrived may still be read. The subscription stays paused over lost connections and moves. A member of a
+        group is not paused: if it reads nothing, it is handed nothing more.
+        """
+        if self._inbox.work is not None:
+            raise MisuseError("a member of a group is not paused: if it reads nothing, it is handed nothing more")
+        self._raise_if_over()
+        self._owner.pause(self._inbox)
+
+    def resume(self) -> None:
+        """Continue a paused subscription where it was, as after a lost connection; idempotent.
+
+        Messages of guaranteed pubends are delivered from its positions on; those that the logs no longer have are
+        reported in ``lost``. Best-effort messages of the meantime are gone.
+        """
+        self._raise_if_over()
+        self._owner.resume(self._inbox)
 
     async def ready(self) -> Subscription:
         """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker refuses it."""
@@ -255,3 +335,16 @@ class Subscription:
 
     def _closed(self) -> str:
         return f"the subscription to {self._inbox.wanted.selector} is closed"
+
+
+class _Kept:
+    """Waits until something that was said of a message counts; need not be awaited."""
+
+    __slots__ = ("_said", "_subscription")
+
+    def __init__(self, subscription: Subscription, said: Said | None) -> None:
+        self._subscription, self._said = subscription, said
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._said is not None:
+            yield from self._subscription.settled(self._said).__await__()

@@ -9,30 +9,37 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from penstock.client.client import Client, connect
 from penstock.client.counters import ClientCounters
+from penstock.client.events import SyncEventStream
+from penstock.client.publisher import time_left
 from penstock.client.reading import READ_BYTES, LogPart, Survey
 from penstock.client.reports import who_calls
+from penstock.client.requests import Request, Serving
 from penstock.client.subscription import Subscription
+from penstock.client.sync_requests import SyncServing
 from penstock.client.sync_subscription import SyncSubscription
-from penstock.client.wanted import Acknowledging, Missing, Start, selector_text
+from penstock.client.wanted import Acknowledging, Missing, Sharing, Start, selector_text
 from penstock.model.body import encode_content, encode_message
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MessageId
 from penstock.model.values import Attributes
 from penstock.protocol.status import BrokerStatus
-from penstock.session.errors import ClientClosedError, ForkedError
+from penstock.session.errors import ClientClosedError, ForkedError, PublishTimeoutError
+from penstock.session.publishing import PubendPlace
+from penstock.session.received import Received
 from penstock.session.settings import ClientSettings
 from penstock.system.loop import run
 
 if TYPE_CHECKING:
+    from penstock.client.durables import Durables
     from penstock.selectors.selector import Selector
     from penstock.tracking.answers import Trace
 
@@ -90,6 +97,11 @@ class SyncClient:
         return self._client.broker
 
     @property
+    def pubends(self) -> Mapping[str, PubendPlace]:
+        """The pubends to which the client can publish, with the broker and the service class of each."""
+        return self._client.pubends
+
+    @property
     def is_connected(self) -> bool:
         """Whether the client is connected at this moment."""
         return self._client.is_connected
@@ -105,7 +117,7 @@ class SyncClient:
         return replace(self._client.counters, published=self._client.intake.published)
 
     def open(self) -> SyncClient:
-        """Connect; raises ``ConnectionFailedError`` if no broker answers, ``RefusedError`` if one refuses."""
+        """Connect, and try again until there is a connection; raises as ``Client.open`` does."""
         self._check_process()
         if self._thread is not None:
             raise ClientClosedError("this client was opened before; call connect_sync for a new one")
@@ -135,42 +147,89 @@ class SyncClient:
         finally:
             self._end_thread()
 
+    def events(self) -> SyncEventStream:
+        """What happens to this client from now on, to iterate over; ``get`` takes a timeout."""
+        stream = SyncEventStream()
+        self._client.events_for(stream)
+        return stream
+
     def publish(
-        self, attributes: Attributes, payload: Payload = b"", *, content_type: str = "", pubend: str = ""
+        self,
+        attributes: Attributes,
+        payload: Payload = b"",
+        *,
+        content_type: str = "",
+        pubend: str = "",
+        timeout_s: float | None = None,
+        expires: float | None = None,
     ) -> MessageId:
-        """Send a message; waits while the publish window is full, or there is no connection."""
-        self._check_process()
-        return self._publish(encode_content(attributes, payload, content_type), pubend)
+        """Send a message; waits while the publish window is full, or there is no connection.
 
-    def publish_many(self, messages: Iterable[Message], *, pubend: str = "") -> list[MessageId]:
-        """Send messages in order."""
+        Raises ``PublishTimeoutError`` if that takes longer than ``timeout_s``: then the message is not sent. With
+        ``expires``, brokers do not deliver it any more that many seconds after this call.
+        """
         self._check_process()
-        return [self._publish(encode_message(message), pubend) for message in messages]
+        return self._publish(encode_content(attributes, payload, content_type, expires), pubend, timeout_s)
 
-    def flush(self) -> None:
+    def publish_many(
+        self, messages: Iterable[Message], *, pubend: str = "", timeout_s: float | None = None
+    ) -> list[MessageId]:
+        """Send messages in order; if that takes too long, ``PublishTimeoutError`` names those that are sent.
+
+        Each has its own lifetime (``Message.expires``).
+        """
+        self._check_process()
+        message_ids: list[MessageId] = []
+        left_s = time_left(timeout_s)
+        for message in messages:
+            try:
+                message_ids.append(self._publish(encode_message(message), pubend, left_s()))
+            except PublishTimeoutError as error:
+                raise PublishTimeoutError(str(error), messages=tuple(message_ids)) from None
+        return message_ids
+
+    def flush(self, *, timeout_s: float | None = None) -> None:
         """Wait until the broker has acknowledged everything published so far; raises as ``Client.flush`` does."""
-        self.call(lambda: self._fetched(self._client.flush()))
+        self.call(lambda: self._fetched(self._client.flush(timeout_s=timeout_s)))
 
     def subscribe(
         self,
         selector: str | Selector,
         *,
         start: Start | None = None,
+        key: str = "",
         missing: Missing = "fail",
         durable: str = "",
         acknowledge: Acknowledging = "auto",
+        pubends: Iterable[str] | None = None,
+        shared: str = "",
+        **sharing: Unpack[Sharing],
     ) -> SyncSubscription:
         """Ask for the messages that match a selector, with the arguments and errors of ``Client.subscribe``."""
         text = selector_text(selector)
 
         async def subscribe() -> Subscription:
-            return self._client.subscribe(text, start=start, missing=missing, durable=durable, acknowledge=acknowledge)
+            return self._client.subscribe(
+                text,
+                start=start,
+                key=key,
+                missing=missing,
+                durable=durable,
+                acknowledge=acknowledge,
+                pubends=pubends,
+                shared=shared,
+                **sharing,
+            )
 
         return SyncSubscription(self.call(subscribe), self)
 
-    def forget(self, durable: str) -> tuple[str, ...]:
+    def forget(self, durable: str, *, pubends: Iterable[str] | None = None) -> tuple[str, ...]:
         """Forget a durable subscription and everything kept for it; returns the pubends that could not be reached."""
-        return self.call(lambda: self._client.forget(durable))
+        return self.call(lambda: self._client.forget(durable, pubends=pubends))
+
+    def durables(self, durable: str = "") -> Durables:
+        """All durable subscriptions of the overlay that this client may see, or one of them."""
+        return self.call(lambda: self._client.durables(durable))
 
     def survey(self) -> Survey:
         """First and last tick in the log of every guaranteed pubend of the overlay, and the pubends out of reach."""
@@ -199,6 +258,34 @@ class SyncClient:
         finally:
             self._leave(close)
 
+    def request(
+        self,
+        attributes: Attributes,
+        payload: Payload = b"",
+        *,
+        timeout: float,
+        content_type: str = "",
+        pubend: str = "",
+    ) -> Received:
+        """Publish a request, and return the first reply to it; raises as ``Client.request`` does."""
+        return self.call(
+            lambda: self._client.request(attributes, payload, timeout=timeout, content_type=content_type, pubend=pubend)
+        )
+
+    def serve(self, selector: str | Selector, *, pubends: Iterable[str] | None = None) -> SyncServing:
+        """Ask for the requests that match a selector; each is answered with ``request.reply(...)``."""
+        text = selector_text(selector)
+
+        async def serve() -> Serving:
+            return self._client.serve(text, pubends=pubends)
+
+        return SyncServing(self.call(serve), self, lambda received: Request(received, self._client))
+
+    @property
+    def late_replies(self) -> int:
+        """Replies dropped because their requests had been answered, or had timed out."""
+        return self._client.late_replies
+
     def status(self) -> BrokerStatus:
         """Ask for the broker's status."""
         return self.call(self._client.status)
@@ -224,7 +311,7 @@ class SyncClient:
             future.cancel()
             raise
 
-    def _publish(self, content: bytes, pubend: str) -> MessageId:
+    def _publish(self, content: bytes, pubend: str, timeout_s: float | None) -> MessageId:
         """Hand a message to the client's thread, or wait there for room."""
         loop = self._loop
         if loop is None:
@@ -232,7 +319,7 @@ class SyncClient:
         owner = who_calls()
         message_id = self._client.intake.take(content, pubend, owner, loop.call_soon_threadsafe)
         if message_id is None:
-            message_id = self.call(lambda: self._client.intake.take_in_turn(content, pubend, owner))
+            message_id = self.call(lambda: self._client.intake.take_in_turn(content, pubend, owner, timeout_s))
         return message_id
 
     async def _fetched(self, work: Coroutine[Any, Any, None]) -> None:

@@ -85,6 +85,27 @@ class SyncSubscription:
         """How many notices of lost ticks there were in total."""
         return self._subscription.lost_count
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the application has paused the subscription."""
+        return self._subscription.is_paused
+
+    def pause(self) -> None:
+        """Have the broker send nothing more; what has arrived may still be read."""
+
+        async def pause() -> None:
+            self._subscription.pause()
+
+        self._client.call(pause)
+
+    def resume(self) -> None:
+        """Continue a paused subscription where it was, as after a lost connection."""
+
+        async def resume() -> None:
+            self._subscription.resume()
+
+        self._client.call(resume)
+
     def ready(self) -> SyncSubscription:
         """Wait until the subscription is in force on all paths; raises ``RefusedError`` if the broker refuses it."""
         self._client.call(self._subscription.ready)
@@ -97,12 +118,32 @@ class SyncSubscription:
         return self._next()
 
     def acknowledge(self, message: Received | None = None) -> None:
-        """Acknowledge this message and all before it of its pubend; without a message, everything read so far."""
+        """Say that the work on a message of a group is done, and wait until that counts; raises ``WorkLostError``.
+
+        For a durable subscription: acknowledge this message and all before it of its pubend; without a message,
+        everything read so far.
+        """
 
         async def acknowledge() -> None:
-            self._subscription.acknowledge(message)
+            await self._subscription.acknowledge(message)
 
         self._client.call(acknowledge)
+
+    def refuse(self, message: Received, *, delay: float = 0.0, reason: str = "") -> None:
+        """Give a message of a group back: it comes again, to anybody, after a delay in seconds."""
+
+        async def refuse() -> None:
+            await self._subscription.refuse(message, delay=delay, reason=reason)
+
+        self._client.call(refuse)
+
+    def extend(self, message: Received) -> None:
+        """Ask for more time for a message of a group: another ``work_ms`` from now on."""
+
+        async def extend() -> None:
+            await self._subscription.extend(message)
+
+        self._client.call(extend)
 
     def close(self) -> None:
         """Withdraw the subscription and drop unread messages; if it is durable, what was read is acknowledged first."""

@@ -14,6 +14,7 @@ from penstock.lab.balancing.clusters import BALANCING_CLUSTERS, BALANCING_GLOBAL
 from penstock.lab.balancing.estimation import BALANCING_ESTIMATION
 from penstock.lab.balancing.live.experiment import BALANCING_LIVE
 from penstock.lab.balancing.local import BALANCING_LOCAL
+from penstock.lab.balancing.publishers import BALANCING_PUBLISHERS
 from penstock.lab.balancing.scale import BALANCING_EDGES, BALANCING_THRESHOLD
 from penstock.lab.delivery.chaos import DELIVERY_CHAOS
 from penstock.lab.delivery.kill9.experiment import DELIVERY_KILL9
@@ -38,16 +39,18 @@ from penstock.lab.tracking.latency import TRACKING_LATENCY
 from penstock.lab.tracking.search import TRACKING_SEARCH
 from penstock.lab.tracking.storage import TRACKING_STORAGE
 from penstock.lab.tracking.truth import TRACKING_TRUTH
+from penstock.lab.work.experiment import WORK_KILL9
 
 __all__ = ["AJIL", "BALANCING", "CONGESTION", "DELIVERY", "GRYPHON", "MATCHING", "TOKEN", "TRACKING"]
 
 MATCHING: Final = (MATCHING_SCALE,)
-DELIVERY: Final = (DELIVERY_CHAOS, DELIVERY_KILL9)
+DELIVERY: Final = (DELIVERY_CHAOS, DELIVERY_KILL9, WORK_KILL9)
 GRYPHON: Final = (COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY, E1, E1_WINDOW, E2, E3, E4, GRYPHON_E1_LIVE, GRYPHON_E2_LIVE)
 CONGESTION: Final = (SLOW_SHB, BUSY_PHB, SCALE)
 """Our own congestion experiments, on the paper's overlays."""
 BALANCING: Final = (
     BALANCING_LOCAL,
+    BALANCING_PUBLISHERS,
     BALANCING_ESTIMATION,
     BALANCING_EDGES,
     BALANCING_THRESHOLD,

@@ -76,7 +76,7 @@ __all__ = ["BEST_EFFORT", "GUARANTEED", "TEXT_TUNABLES", "TUNABLES", "load_overl
 
 TUNABLES: Final = tuple(each.name for each in fields(BrokerSettings) if each.type == "int" and each.name != "number")
 """Numeric settings that a file may have, for all brokers or for one."""
-TEXT_TUNABLES: Final = ("retain_policy",)
+TEXT_TUNABLES: Final = ("retain_policy", "dead_letters")
 """Text settings that a file may have, for all brokers or for one."""
 GUARANTEED: Final = "guaranteed"
 BEST_EFFORT: Final = "best-effort"

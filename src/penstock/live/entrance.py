@@ -24,6 +24,7 @@ from penstock.live.descriptors import affordable
 from penstock.live.dialler import DIAL_S_MAX
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import Goodbye
+from penstock.system.line_limit import LineLimit
 
 __all__ = ["Entrance"]
 
@@ -53,6 +54,8 @@ class Entrance:
         self._context = context
         self._counters = counters
         self._note = note
+        self._failed_lines = LineLimit()
+        """Anybody who reaches the port can cause these lines, as often as they like."""
         self._pause_s = pause_s
         self._affordable = affordable()
         self.room = 1
@@ -119,7 +122,7 @@ class Entrance:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTED_MAX):
             try:
-                accepted, _address = listening.accept()
+                accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -130,9 +133,9 @@ class Entrance:
                 self._pauses[listening] = loop.call_later(self._pause_s, self._listen, listening)
                 return
             accepted.settimeout(0.0)
-            self._come(accepted)
+            self._come(accepted, str(address[0]))
 
-    def _come(self, accepted: socket.socket) -> None:
+    def _come(self, accepted: socket.socket, source: str) -> None:
         if self._coming and (len(self._coming) >= self._handshakes_max or not self._has_room()):
             oldest = next(iter(self._coming))
             del self._coming[oldest]
@@ -141,7 +144,7 @@ class Entrance:
         if not self._has_room():
             self._turn_away(accepted)
             return
-        task = asyncio.get_running_loop().create_task(self._let_in(accepted), name="newcomer")
+        task = asyncio.get_running_loop().create_task(self._let_in(accepted, source), name="newcomer")
         self._coming[task] = None
         task.add_done_callback(lambda done: self._on_come(done, accepted))
 
@@ -151,15 +154,27 @@ class Entrance:
             # There may have been no transport yet that would close it.
             accepted.close()
 
-    async def _let_in(self, accepted: socket.socket) -> None:
-        # Wrong certificate, wrong protocol, too slow, or gone: there is nobody to tell.
+    async def _let_in(self, accepted: socket.socket, source: str) -> None:
+        # Too slow, or gone: there is nobody to tell.
         with suppress(OSError, TimeoutError):
-            await asyncio.get_running_loop().connect_accepted_socket(
-                self._make,
-                accepted,
-                ssl=self._context,
-                ssl_handshake_timeout=DIAL_S_MAX if self._context is not None else None,
-            )
+            try:
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    self._make,
+                    accepted,
+                    ssl=self._context,
+                    ssl_handshake_timeout=DIAL_S_MAX if self._context is not None else None,
+                )
+            except ssl.SSLError as error:
+                self._note_failed(source, error)
+
+    def _note_failed(self, source: str, error: ssl.SSLError) -> None:
+        """Tell the operator of a handshake that failed: wrong certificate, or none, or another protocol."""
+        left_out = self._failed_lines.left_out("tls-refused")
+        if left_out is not None:
+            reason = (error.reason or str(error)).replace("_", " ").lower()
+            problem = getattr(error, "verify_message", "")
+            more = {"left_out": left_out} if left_out else {}
+            self._note("tls-refused", address=source, reason=f"{reason}: {problem}" if problem else reason, **more)
 
     def _has_room(self) -> bool:
         return self._counters.open_connections + len(self._coming) < self.room

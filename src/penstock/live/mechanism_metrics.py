@@ -14,18 +14,19 @@ from msgspec import UNSET
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from penstock.model.metrics import METRICS
-from penstock.protocol.status import BrokerStatus, FlowStatus, RateStatus
+from penstock.protocol.status import BalancingStatus, BrokerStatus, FlowStatus, RateStatus
 
 __all__ = ["balancing_metrics", "congestion_metrics", "token_metrics"]
 
 _BALANCING_COUNTERS: Final = {
-    "sessions": ("penstock_balancing_sessions", "Sessions in which this broker offloaded."),
-    "fruitless": ("penstock_balancing_fruitless_sessions", "Sessions in which nobody could be moved."),
-    "migrations": ("penstock_balancing_migrations", "Subscribers that moved away."),
-    "arrivals": ("penstock_balancing_arrivals", "Subscribers that moved here."),
-    "timeouts": ("penstock_balancing_timeouts", "Waits for a partner that ended by time."),
-    "malformed": ("penstock_balancing_malformed", "Control messages that could not be right."),
+    "sessions": ("sessions", "Sessions in which this broker offloaded."),
+    "fruitless": ("fruitless_sessions", "Sessions in which nobody could be moved."),
+    "migrations": ("migrations", "Clients that moved away."),
+    "arrivals": ("arrivals", "Clients that moved here."),
+    "timeouts": ("timeouts", "Waits for a partner that ended by time."),
+    "malformed": ("malformed", "Control messages that could not be right."),
 }
+"""Counts that are shown, with the ends of their names."""
 _BALANCING_STATES: Final = ("OK", "BUSY", "N/A", "STABILIZING")
 _TOKEN_GAUGES: Final = {
     "members": ("penstock_token_members", "Brokers that the token walks over, as far as they can be reached.", 1.0),
@@ -64,20 +65,30 @@ _STREAM_GAUGES: Final = {
 
 
 def balancing_metrics(broker: BrokerStatus) -> Iterator[Metric]:
-    """The balancing metrics in a broker's status; none if it does not balance itself."""
+    """The balancing metrics in a broker's status; none if it does not balance itself.
+
+    At a head they are those of its cluster; what it does with its own clients has names of its own.
+    """
     found = broker.balancing
     if found is None:
         return
+    yield from _balancing_metrics(found, "penstock_balancing")
+    if found.own is not UNSET:
+        yield from _balancing_metrics(found.own, "penstock_balancing_own")
+
+
+def _balancing_metrics(found: BalancingStatus, prefix: str) -> Iterator[Metric]:
     for each in METRICS:
         if each.of(found) is not UNSET:
-            yield GaugeMetricFamily(each.series, each.help, value=each.of(found))
-    state = GaugeMetricFamily("penstock_balancing_state", "1 for the state it is in.", labels=["state"])
+            series = each.series.replace("penstock_balancing", prefix)
+            yield GaugeMetricFamily(series, each.help, value=each.of(found))
+    state = GaugeMetricFamily(f"{prefix}_state", "1 for the state it is in.", labels=["state"])
     for name in _BALANCING_STATES:
         state.add_metric([name], int(found.state == name))
     yield state
     for key, (name, text) in _BALANCING_COUNTERS.items():
         if key in found.counts:
-            yield CounterMetricFamily(name, text, value=found.counts[key])
+            yield CounterMetricFamily(f"{prefix}_{name}", text, value=found.counts[key])
 
 
 def token_metrics(broker: BrokerStatus) -> Iterator[Metric]:

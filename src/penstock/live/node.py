@@ -35,7 +35,8 @@ from penstock.live.turns import Turns, Worker
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame
 from penstock.system.clock import Clock
-from penstock.system.logs import LineLimit, log, log_bug
+from penstock.system.line_limit import LineLimit
+from penstock.system.logs import log, log_bug
 
 if TYPE_CHECKING:
     from penstock.live.admin import AdminServer
@@ -44,6 +45,8 @@ __all__ = ["BrokerNode"]
 
 _AFTER_BUG_S: Final = 0.1
 """How long deadlines wait after a bug in handling one."""
+_BY_STRANGERS: Final = frozenset({"client-refused"})
+"""Records that anybody who reaches the port can cause, as often as they like."""
 
 
 class BrokerNode:
@@ -414,7 +417,9 @@ class BrokerNode:
         The record after a ``Close`` names a stranger by its connection number, since it has no other name.
         """
         code = strangers.get(str(effect.fields[0][1])) if strangers and effect.fields else None
-        if code is None:
+        if effect.event in _BY_STRANGERS:
+            self._note_stranger(effect.event, effect.event, effect.fields)
+        elif code is None:
             log(effect.event, (("broker", self.name), *effect.fields))
         else:
             self._note_stranger(effect.event, f"{effect.event} {code}", effect.fields)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from penstock.protocol.codec import FRAME_BYTES_MAX, FrameReader
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import (
+    Carry,
     FilterUpdate,
     Forward,
     Frame,
@@ -135,11 +136,12 @@ def _selectors_weight(update: FilterUpdate) -> int:
     return _SELECTOR_WEIGHT * len(texts) + sum(map(len, texts)) // _CHARS_PER_WEIGHT
 
 
-def _bodies_weight(frame: Forward | KnowledgeMessage) -> int:
+def _bodies_weight(frame: Carry | Forward | KnowledgeMessage) -> int:
     return len(frame.bodies)
 
 
 _WEIGHTS: Final[dict[type, Callable[[Any], int]]] = {
+    Carry: _bodies_weight,
     Forward: _bodies_weight,
     KnowledgeMessage: _bodies_weight,
     Subscribe: lambda frame: _SELECTOR_WEIGHT + len(frame.selector) // _CHARS_PER_WEIGHT,

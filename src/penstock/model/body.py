@@ -2,7 +2,7 @@
 
 Layout: identifier (16 bytes), length of the attributes (4, big-endian), attributes (msgpack map), length of the content
 type (1), content type (ASCII), payload (the rest). The broker that accepts a message checks all of it; the others read
-only the attributes, and nothing after them.
+only the attributes, and nothing after them. The lifetime of a message is among its attributes (``model/expiry.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.model.decoding import UNREADABLE
 from penstock.model.errors import LimitError, MisuseError, PeerError, plainly
+from penstock.model.expiry import EXPIRES, is_lifetime, lifetime_ms
 from penstock.model.limits import (
     ATTRIBUTES_BYTES_MAX,
     ATTRIBUTES_MAX,
@@ -68,29 +69,42 @@ def encode_body(message_id: MessageId, message: Message) -> bytes:
 
 def encode_message(message: Message) -> bytes:
     """Encodes all of a message but its identifier, which comes first; raises ``LimitError`` as ``encode_body`` does."""
-    return _content(_encode(dict(message.attributes)), message.content_type, message.payload)
+    attributes = dict(message.attributes)
+    if message.expires is not None:
+        attributes[EXPIRES] = lifetime_ms(message.expires)
+    return _content(_encode(attributes), message.content_type, message.payload)
 
 
-def encode_content(attributes: Attributes, payload: Payload = b"", content_type: str = "") -> bytes:
+def encode_content(
+    attributes: Attributes, payload: Payload = b"", content_type: str = "", expires: float | None = None
+) -> bytes:
     """Encodes what ``Message`` would be made of, all but the identifier; raises what ``Message`` raises.
 
     Makes a message only of attributes that need a closer look: that costs several times as much as the encoding.
     """
     if type(attributes) is not dict or len(attributes) > ATTRIBUTES_MAX or not are_plain(attributes):
-        return encode_message(Message(attributes, payload, content_type))
+        return encode_message(Message(attributes, payload, content_type, expires))
+    if expires is not None:
+        if len(attributes) >= ATTRIBUTES_MAX:
+            return encode_message(Message(attributes, payload, content_type, expires))
+        attributes = {**attributes, EXPIRES: lifetime_ms(expires)}
     try:
         encoded = _encode(attributes)
     except (OverflowError, UnicodeEncodeError):
-        return encode_message(Message(attributes, payload, content_type))
+        return encode_message(Message(_without_lifetime(attributes), payload, content_type, expires))
     # If all of it is no longer than a text may be, then so is each text. Only the greatest integers need all 64 bits
     # without a sign; the mark of such a number may also be a part of something else.
     if len(encoded) > STRING_CHARS_MAX or (_UNSIGNED in encoded and not _are_in_range(attributes)):
-        return encode_message(Message(attributes, payload, content_type))
+        return encode_message(Message(_without_lifetime(attributes), payload, content_type, expires))
     if type(payload) is not bytes or len(payload) > PAYLOAD_BYTES_MAX:
         payload = checked_payload(payload)
     if type(content_type) is not str or content_type:
         return _content(encoded, checked_content_type(content_type), payload)
     return b"".join((_LENGTH.pack(len(encoded)), encoded, b"\0", payload))
+
+
+def _without_lifetime(attributes: Attributes) -> dict[str, AttributeValue]:
+    return {name: value for name, value in attributes.items() if name != EXPIRES}
 
 
 def _are_in_range(attributes: Attributes) -> bool:
@@ -199,6 +213,11 @@ def decode_id(body: bytes) -> MessageId:
 def decode_message(body: bytes) -> tuple[MessageId, Message]:
     """Decodes the identifier and the message; raises ``MalformedBodyError``."""
     attributes = decode_attributes(body)
+    expires: float | None = None
+    lifetime = attributes.get(EXPIRES)
+    if type(lifetime) is int and is_lifetime(lifetime):
+        del attributes[EXPIRES]
+        expires = lifetime / 1_000
     (length,) = _LENGTH.unpack_from(body, MESSAGE_ID_BYTES)
     start = _HEAD + length + 1
     end = start + body[start - 1]
@@ -209,7 +228,7 @@ def decode_message(body: bytes) -> tuple[MessageId, Message]:
     if end > len(body):
         raise MalformedBodyError(f"a content type of {end - start} bytes does not fit")
     try:
-        message = Message.system(attributes, payload=body[end:], content_type=content_type)
+        message = Message.system(attributes, payload=body[end:], content_type=content_type, expires=expires)
     except MisuseError as error:
         raise MalformedBodyError(str(error)) from None
     return decode_id(body), message

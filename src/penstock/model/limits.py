@@ -25,6 +25,7 @@ __all__ = [
     "SELECTOR_NODES_MAX",
     "SELECTOR_SEARCHES_MAX",
     "STRING_CHARS_MAX",
+    "SUBSCRIBED_PUBENDS_MAX",
 ]
 
 ATTRIBUTES_MAX: Final = 256
@@ -59,5 +60,7 @@ SELECTOR_GAP_CHARS_MAX: Final = 64
 SELECTOR_SEARCHES_MAX: Final = 64
 """Distinct LIKE patterns in a selector that must be searched for within a text, as ``%x%`` must and ``x%`` need not."""
 
+SUBSCRIBED_PUBENDS_MAX: Final = 100
+"""Pubends that a subscription may name; one that names none wants all."""
 PEER_NAME_CHARS_MAX: Final = 200
 """Characters in the name of a client, a durable subscription, a broker or a pubend."""

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
 from penstock.model.errors import InvalidMessageError, LimitError
+from penstock.model.expiry import lifetime_ms
 from penstock.model.limits import (
     ATTRIBUTES_MAX,
     CONTENT_TYPE_CHARS_MAX,
@@ -53,24 +54,30 @@ class Message:
     """The content, opaque to brokers."""
     content_type: str = ""
     """The payload's media type, for example ``application/json``; empty if unspecified."""
+    expires: float | None = None
+    """How many seconds after its publication it is not delivered any more; None if it does not expire."""
 
-    def __init__(self, attributes: Attributes, payload: Payload = b"", content_type: str = "") -> None:
-        """Check everything, and keep an immutable copy."""
+    def __init__(
+        self, attributes: Attributes, payload: Payload = b"", content_type: str = "", expires: float | None = None
+    ) -> None:
+        """Check everything, and keep an immutable copy; the lifetime is rounded to milliseconds."""
         checked = _checked_attributes(attributes, reserved_allowed=False)
         if len(_names) + len(checked) <= _NAMES_KEPT_MAX:
             _names.update(checked)
-        _fill(self, checked, payload, content_type)
+        _fill(self, checked, payload, content_type, expires)
 
     @classmethod
-    def system(cls, attributes: Attributes, payload: Payload = b"", content_type: str = "") -> Message:
+    def system(
+        cls, attributes: Attributes, payload: Payload = b"", content_type: str = "", expires: float | None = None
+    ) -> Message:
         """Make a system message, which may have reserved attributes."""
         message = cls.__new__(cls)
-        _fill(message, _checked_attributes(attributes, reserved_allowed=True), payload, content_type)
+        _fill(message, _checked_attributes(attributes, reserved_allowed=True), payload, content_type, expires)
         return message
 
     def __hash__(self) -> int:
         """Hash by value, which the mapping proxy inside cannot do itself."""
-        return hash((frozenset(self.attributes.items()), self.payload, self.content_type))
+        return hash((frozenset(self.attributes.items()), self.payload, self.content_type, self.expires))
 
     def __repr__(self) -> str:
         """Show the payload by its size only: it may be megabytes."""
@@ -79,17 +86,33 @@ class Message:
             parts.append(f"payload=<{len(self.payload):,} bytes>")
         if self.content_type:
             parts.append(f"content_type={self.content_type!r}")
+        if self.expires is not None:
+            parts.append(f"expires={self.expires!r}")
         return f"Message({', '.join(parts)})"
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle and copy as a call: the mapping proxy supports neither, and this may be a system message."""
-        return Message.system, (dict(self.attributes), self.payload, self.content_type)
+        return Message.system, (dict(self.attributes), self.payload, self.content_type, self.expires)
 
 
-def _fill(message: Message, attributes: dict[str, AttributeValue], payload: Payload, content_type: str) -> None:
+def _fill(
+    message: Message,
+    attributes: dict[str, AttributeValue],
+    payload: Payload,
+    content_type: str,
+    expires: float | None,
+) -> None:
+    if expires is not None:
+        expires = lifetime_ms(expires) / 1_000
+        if len(attributes) >= ATTRIBUTES_MAX:
+            # The lifetime travels as one more.
+            raise LimitError(
+                "the number of attributes, with that for the lifetime,", len(attributes) + 1, ATTRIBUTES_MAX
+            )
     object.__setattr__(message, "attributes", MappingProxyType(attributes))
     object.__setattr__(message, "payload", checked_payload(payload))
     object.__setattr__(message, "content_type", checked_content_type(content_type))
+    object.__setattr__(message, "expires", expires)
 
 
 def _checked_attributes(attributes: object, *, reserved_allowed: bool) -> dict[str, AttributeValue]:

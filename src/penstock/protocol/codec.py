@@ -17,14 +17,16 @@ import msgspec
 from penstock.model.decoding import UNREADABLE
 from penstock.model.errors import plainly
 from penstock.model.limits import BODY_BYTES_MAX, PEER_NAME_CHARS_MAX
-from penstock.model.names import is_plain_name
+from penstock.model.names import is_client_name, is_plain_name
 from penstock.protocol.control import COUNT_MAX, NAMES_MAX, PlainName, Version
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import (
+    Carry,
     ControlFrame,
     Deliver,
     Forward,
     Frame,
+    Handed,
     Horizons,
     KnowledgeKind,
     KnowledgeMessage,
@@ -37,7 +39,7 @@ __all__ = ["FRAME_BYTES_MAX", "FrameReader", "decode_frame", "encode_frame"]
 FRAME_BYTES_MAX: Final = BODY_BYTES_MAX + 1024 * 1024
 """Bytes in a frame: room for the largest message and the fields beside it. Senders split batches well below this."""
 
-_CONTROL, _PUBLISH, _FORWARD, _DELIVER, _KNOWLEDGE, _HORIZONS, _LOG = range(7)
+_CONTROL, _PUBLISH, _FORWARD, _DELIVER, _KNOWLEDGE, _HORIZONS, _LOG, _CARRY, _HANDED = range(9)
 _LENGTH: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">IB")
 _PUBLISH_HEAD: Final = struct.Struct(">IBQHI")
@@ -54,8 +56,13 @@ _DELIVER_CONTENT: Final = struct.Struct(">HI")
 _KNOWLEDGE_CONTENT: Final = struct.Struct(">BQQHII")
 _HORIZONS_CONTENT: Final = struct.Struct(">HQQB")
 _LOG_CONTENT: Final = struct.Struct(">QQQHHII")
+_CARRY_CONTENT: Final = struct.Struct(">QQQBHHBHI")
+_HANDED_CONTENT: Final = struct.Struct(">QQQQHHBI")
+_CARRY_FIRST: Final = 1
+_CARRY_ASKS: Final = 2
 _KINDS: Final = frozenset(KnowledgeKind)
 _NAME_BYTES_MAX: Final = 4 * PEER_NAME_CHARS_MAX
+_PUBLISHER_BYTES_MAX: Final = 32
 _WHOLE: Final = 8
 """Flag in the first byte of a knowledge message, beside its kind: its list of versions is complete."""
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -70,7 +77,7 @@ def encode_frame(frame: Frame) -> bytes:
         if frame.encoded is None:
             frame.encoded = _encode_deliver(frame)
         return frame.encoded
-    if isinstance(frame, Publish | Forward | KnowledgeMessage | Horizons | LogAnswer):
+    if isinstance(frame, Publish | Carry | Forward | KnowledgeMessage | Horizons | LogAnswer | Handed):
         if frame.encoded is None:
             frame.encoded = _encode_data(frame)
         return frame.encoded
@@ -95,6 +102,10 @@ def decode_frame(kind: int, content: memoryview) -> Frame:
             return _decode_forward(content)
         if kind == _LOG:
             return _decode_log(content)
+        if kind == _CARRY:
+            return _decode_carry(content)
+        if kind == _HANDED:
+            return _decode_handed(content)
     except (*UNREADABLE, struct.error) as error:
         raise ProtocolError(f"malformed frame of kind {kind}: {plainly(error)}") from None
     raise ProtocolError(f"unknown kind of frame {kind}")
@@ -168,9 +179,11 @@ class FrameReader:
             self._have = end - start
 
 
-def _encode_data(frame: Publish | Forward | KnowledgeMessage | Horizons | LogAnswer) -> bytes:
+def _encode_data(frame: Publish | Carry | Forward | KnowledgeMessage | Horizons | LogAnswer | Handed) -> bytes:
     if isinstance(frame, Publish):
         return _encode_publish(frame)
+    if isinstance(frame, Carry):
+        return _encode_carry(frame)
     if isinstance(frame, KnowledgeMessage):
         return _encode_knowledge(frame)
     if isinstance(frame, Horizons):
@@ -178,6 +191,8 @@ def _encode_data(frame: Publish | Forward | KnowledgeMessage | Horizons | LogAns
         return _HEAD.pack(len(content) + 1, _HORIZONS) + content
     if isinstance(frame, LogAnswer):
         return _encode_log(frame)
+    if isinstance(frame, Handed):
+        return _encode_handed(frame)
     return _encode_forward(frame)
 
 
@@ -311,10 +326,84 @@ def _encode_deliver(frame: Deliver) -> bytes:
 
 def _encode_publish(frame: Publish) -> bytes:
     pubend, bodies = frame.pubend.encode(), frame.bodies
-    # Each body after its length, without running Python for each.
-    data = b"".join(chain.from_iterable(zip(map(_LENGTH.pack, map(len, bodies)), bodies, strict=True)))
+    data = _with_lengths(bodies)
     length = 15 + len(pubend) + len(data)
     return b"".join((_PUBLISH_HEAD.pack(length, _PUBLISH, frame.first, len(pubend), len(bodies)), pubend, data))
+
+
+def _with_lengths(bodies: list[bytes]) -> bytes:
+    # Each body after its length, without running Python for each.
+    return b"".join(chain.from_iterable(zip(map(_LENGTH.pack, map(len, bodies)), bodies, strict=True)))
+
+
+def _encode_carry(frame: Carry) -> bytes:
+    pubend, host, client = frame.pubend.encode(), frame.host.encode(), frame.client.encode()
+    flags = (_CARRY_FIRST if frame.is_first else 0) | (_CARRY_ASKS if frame.asks else 0)
+    lengths = (len(pubend), len(host), len(frame.publisher), len(client))
+    head = _CARRY_CONTENT.pack(frame.round, frame.after, frame.first, flags, *lengths, len(frame.bodies))
+    parts = (head, pubend, host, frame.publisher, client, _with_lengths(frame.bodies))
+    return b"".join((_HEAD.pack(1 + sum(map(len, parts)), _CARRY), *parts))
+
+
+def _decode_carry(content: memoryview) -> Carry:
+    number, after, first, flags, *lengths, count = _CARRY_CONTENT.unpack_from(content)
+    pubend_bytes, host_bytes, publisher_bytes, client_bytes = lengths
+    last = first + max(count, 1) - 1
+    if max(number, last) > COUNT_MAX or after >= first or flags > _CARRY_FIRST | _CARRY_ASKS:
+        raise ProtocolError(
+            f"a carried batch has round {number}, numbers {after}, {first} or flags {flags} out of range"
+        )
+    host_start = _CARRY_CONTENT.size + pubend_bytes
+    publisher_start = host_start + host_bytes
+    client_start = publisher_start + publisher_bytes
+    client_end = client_start + client_bytes
+    pubend = _plain_name(content, _CARRY_CONTENT.size, host_start)
+    host = _plain_name(content, host_start, publisher_start)
+    publisher = bytes(content[publisher_start:client_start])
+    client = _name(content, client_start, client_end)
+    if len(publisher) > _PUBLISHER_BYTES_MAX or not is_client_name(client):
+        raise ProtocolError("a carried batch has a publisher of too many bytes, or an invalid client name")
+    bodies = _bodies(content, client_end, count)
+    return Carry(
+        pubend,
+        host,
+        publisher,
+        client,
+        (number, after, first),
+        bodies,
+        is_first=bool(flags & _CARRY_FIRST),
+        asks=bool(flags & _CARRY_ASKS),
+    )
+
+
+def _encode_handed(frame: Handed) -> bytes:
+    pubend, host, count = frame.pubend.encode(), frame.host.encode(), len(frame.bodies)
+    counted = (frame.life, frame.series, frame.round, frame.sequence)
+    head = _HANDED_CONTENT.pack(*counted, len(pubend), len(host), len(frame.member), count)
+    numbers = struct.pack(f">{2 * count}Q", *frame.ticks, *frame.attempts)
+    parts = (head, pubend, host, frame.member, numbers, _with_lengths(frame.bodies))
+    return b"".join((_HEAD.pack(1 + sum(map(len, parts)), _HANDED), *parts))
+
+
+def _decode_handed(content: memoryview) -> Handed:
+    *counted, pubend_bytes, host_bytes, member_bytes, count = _HANDED_CONTENT.unpack_from(content)
+    host_start = _HANDED_CONTENT.size + pubend_bytes
+    member_start = host_start + host_bytes
+    ticks_start = member_start + member_bytes
+    bodies_start = ticks_start + 16 * count
+    if bodies_start > len(content):
+        raise ProtocolError(f"frame of {len(content)} bytes is too short for {count} messages")
+    pubend = _plain_name(content, _HANDED_CONTENT.size, host_start)
+    # There is no host on the last leg, to the client itself.
+    host = _plain_name(content, host_start, member_start) if host_bytes else ""
+    member = bytes(content[member_start:ticks_start])
+    numbers = struct.unpack_from(f">{2 * count}Q", content, ticks_start)
+    if max(*counted, *numbers) > COUNT_MAX or len(member) > _PUBLISHER_BYTES_MAX:
+        raise ProtocolError(f"messages handed out by {pubend} have numbers or a member out of range")
+    bodies = _bodies(content, bodies_start, count)
+    life, series, round_, sequence = counted
+    numbered = (life, series, round_, sequence)
+    return Handed(pubend, host, member, numbered, [*numbers[:count]], [*numbers[count:]], bodies)
 
 
 def _encode_forward(frame: Forward) -> bytes:
@@ -329,8 +418,9 @@ def _encode_forward(frame: Forward) -> bytes:
 
 def _decode_publish(content: memoryview) -> Publish:
     first, name_bytes, count = _PUBLISH_CONTENT.unpack_from(content)
-    if first > COUNT_MAX:
-        raise ProtocolError(f"message number {first} is over the limit of {COUNT_MAX}")
+    last = first + max(count, 1) - 1
+    if last > COUNT_MAX:
+        raise ProtocolError(f"message number {last} is over the limit of {COUNT_MAX}")
     name_end = 14 + name_bytes
     pubend = _name(content, 14, name_end) if name_bytes else ""
     return Publish(first, _bodies(content, name_end, count), pubend)
@@ -398,6 +488,8 @@ def _plain_name(content: memoryview, start: int, end: int, *, may_be_system: boo
 def _bodies(content: memoryview, start: int, count: int) -> list[bytes]:
     bodies: list[bytes] = []
     # Slices of bytes cost a third of slices of a view: so all of it is copied once more, unless it is one large body.
+    if start > len(content):
+        raise ProtocolError(f"frame of {len(content)} bytes is too short for its names")
     data = content[start:] if count == 1 else bytes(content[start:])
     start, end = 0, len(data)
     unpack = _LENGTH.unpack_from

@@ -11,13 +11,14 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from penstock.protocol.control import Control, Count, Name, Names, Reason, Signed
+from penstock.protocol.control import Control, Count, Name, Names, Places, Reason, Signed
 
-__all__ = ["Goodbye", "Heartbeat", "Hello", "LinkProof", "Migrate", "MoveFailed", "Moved", "Welcome"]
+__all__ = ["Goodbye", "Heartbeat", "Hello", "LinkProof", "Migrate", "MoveFailed", "Moved", "Welcome", "carried_credit"]
 
 Digest: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=32)]
 
 _CREDENTIAL_CHARS_MAX: Final = 4_096
+_CARRIED_BYTES_MIN: Final = 16 * 1024
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 """The number of a publisher or a broker, as in message identifiers."""
 
@@ -65,10 +66,24 @@ class Welcome(Control, tag="welcome", frozen=True, array_like=True):
     """The broker's clock, from which the publisher learns its skew."""
     heartbeat_ms: Signed
     credit_bytes: Signed
-    """Bytes that may be published without an acknowledgement."""
+    """Bytes that may be published to each pubend of this broker without an acknowledgement; for others see
+    ``carried_credit``."""
     pubends: Names = ()
+    """The pubends of this broker."""
     best_effort: Names = ()
     """The pubends among these that guarantee nothing: what was on the wire to them must not be sent again."""
+    others: Places = ()
+    """The pubends of other brokers, as far as this one knows them."""
+    is_complete: bool = True
+    """Whether the broker knows all there are; otherwise more will follow."""
+
+
+def carried_credit(credit_bytes: int) -> int:
+    """Bytes that may be published to a pubend of another broker, if this much may be to one of the broker's own.
+
+    Less, since many publishers share the links on the way, and brokers keep what they carry in memory.
+    """
+    return max(credit_bytes // 2, min(credit_bytes, _CARRIED_BYTES_MIN))
 
 
 class Goodbye(Control, tag="goodbye", frozen=True, array_like=True):

@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from penstock.model.limits import PEER_NAME_CHARS_MAX, SELECTOR_CHARS_MAX
+from penstock.model.limits import PEER_NAME_CHARS_MAX, SELECTOR_CHARS_MAX, SUBSCRIBED_PUBENDS_MAX
 from penstock.model.names import DURABLE_NAME, PLAIN_NAME
 
 __all__ = [
@@ -23,9 +23,11 @@ __all__ = [
     "Names",
     "NoDurableName",
     "NoPlainName",
+    "Places",
     "PlainName",
     "PlainNames",
     "PubendTick",
+    "Pubends",
     "Reason",
     "SelectorText",
     "Signed",
@@ -55,6 +57,10 @@ NAMES_MAX: Final = 10_000
 """Entries in a list in a frame."""
 Names: TypeAlias = Annotated[tuple[Name, ...], msgspec.Meta(max_length=NAMES_MAX)]
 """Names of brokers or pubends, as sent to clients; an overlay has no more of either."""
+Places: TypeAlias = Annotated[tuple[tuple[Name, Name, bool], ...], msgspec.Meta(max_length=NAMES_MAX)]
+"""Pubends as clients see them: name, broker, and whether it guarantees delivery."""
+Pubends: TypeAlias = Annotated[tuple[Name, ...], msgspec.Meta(max_length=SUBSCRIBED_PUBENDS_MAX)]
+"""Pubends that a client chooses; none for all of the overlay."""
 PlainNames: TypeAlias = Annotated[tuple[PlainName, ...], msgspec.Meta(max_length=NAMES_MAX)]
 """Names of brokers or pubends, between brokers."""
 SelectorText: TypeAlias = Annotated[str, msgspec.Meta(max_length=4 * SELECTOR_CHARS_MAX)]

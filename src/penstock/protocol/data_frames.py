@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 __all__ = [
+    "Carry",
     "Deliver",
     "Forward",
+    "Handed",
     "Horizons",
     "KnowledgeKind",
     "KnowledgeMessage",
@@ -22,7 +24,10 @@ __all__ = [
 
 
 class Publish:
-    """Messages from a client, numbered from ``first`` on; to a named pubend or to one of the broker's choice."""
+    """Messages from a client to a pubend, or to one of the broker's choice if it names none.
+
+    They are numbered from ``first`` on; the messages of a publisher to each pubend have numbers of their own.
+    """
 
     __slots__ = ("bodies", "encoded", "first", "pubend")
 
@@ -36,6 +41,110 @@ class Publish:
     def size(self) -> int:
         """About how many bytes it has on the wire; not kept, since a broker that receives it has no use for it."""
         return 24 + len(self.pubend) + sum(map(len, self.bodies)) + 4 * len(self.bodies)
+
+
+class Carry:
+    """Messages of a publisher on their way up the tree of a pubend, numbered from ``first`` on.
+
+    Without messages it is a question: whether everything up to ``after`` has arrived.
+    """
+
+    __slots__ = (
+        "after",
+        "asks",
+        "bodies",
+        "client",
+        "encoded",
+        "first",
+        "host",
+        "is_first",
+        "pubend",
+        "publisher",
+        "round",
+    )
+
+    def __init__(
+        self,
+        pubend: str,
+        host: str,
+        publisher: bytes,
+        client: str,
+        numbers: tuple[int, int, int],
+        bodies: list[bytes],
+        *,
+        is_first: bool = False,
+        asks: bool = False,
+    ) -> None:
+        self.pubend = pubend
+        self.host = host
+        """The broker that the publisher is connected to."""
+        self.publisher = publisher
+        """The publisher's identity, bound to its client."""
+        self.client = client
+        """The name under which limits count what is published."""
+        self.round, self.after, self.first = numbers
+        """The round, which begins anew whenever something may have been lost; the last number carried before in this
+        round; and the number of the first message, which is the next one unless those in between were refused."""
+        self.bodies = bodies
+        self.is_first = is_first
+        """Whether it begins the round: the publisher knows that everything before it is settled."""
+        self.asks = asks
+        """Whether somebody waits for everything to be settled."""
+        self.encoded: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has on the wire."""
+        names = len(self.pubend) + len(self.host) + len(self.publisher) + len(self.client)
+        return 56 + names + sum(map(len, self.bodies)) + 4 * len(self.bodies)
+
+
+class Handed:
+    """Messages that a pubend hands to a member of a group, on their way to it."""
+
+    __slots__ = (
+        "attempts",
+        "bodies",
+        "encoded",
+        "host",
+        "life",
+        "member",
+        "pubend",
+        "round",
+        "sequence",
+        "series",
+        "ticks",
+    )
+
+    def __init__(
+        self,
+        pubend: str,
+        host: str,
+        member: bytes,
+        numbers: tuple[int, int, int, int],
+        ticks: list[int],
+        attempts: list[int],
+        bodies: list[bytes],
+    ) -> None:
+        self.pubend = pubend
+        self.host = host
+        """The broker that the member is connected to; empty on the last leg, to the client itself."""
+        self.member = member
+        """The member's identity; on the last leg, the number that the client has chosen, in 8 bytes."""
+        self.life, self.series, self.round, self.sequence = numbers
+        """The life of the pubend's broker, a number that it gives the member each time it begins to count anew, which
+        connection of the member this is for, and a number that counts what is sent for it."""
+        self.ticks = ticks
+        self.attempts = attempts
+        """How often each of them was handed out, this time included."""
+        self.bodies = bodies
+        self.encoded: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has on the wire."""
+        names = len(self.pubend) + len(self.host) + len(self.member)
+        return 48 + names + sum(map(len, self.bodies)) + 16 * len(self.bodies)
 
 
 class Forward:

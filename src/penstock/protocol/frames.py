@@ -10,6 +10,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from penstock.model.limits import BODY_BYTES_MAX, PAYLOAD_BYTES_MAX
 from penstock.protocol.connection_frames import (
     Goodbye,
     Heartbeat,
@@ -19,6 +20,7 @@ from penstock.protocol.connection_frames import (
     Moved,
     MoveFailed,
     Welcome,
+    carried_credit,
 )
 from penstock.protocol.control import (
     NAMES_MAX,
@@ -26,8 +28,10 @@ from penstock.protocol.control import (
     Count,
     Name,
     Names,
+    Places,
     PlainName,
     PlainNames,
+    Pubends,
     PubendTick,
     Reason,
     SelectorText,
@@ -35,8 +39,10 @@ from penstock.protocol.control import (
     Version,
 )
 from penstock.protocol.data_frames import (
+    Carry,
     Deliver,
     Forward,
+    Handed,
     Horizons,
     KnowledgeKind,
     KnowledgeMessage,
@@ -46,8 +52,10 @@ from penstock.protocol.data_frames import (
 )
 from penstock.protocol.stream_frames import (
     LATEST,
+    Carried,
     CongestionAlert,
     CongestionQuery,
+    DurableEntry,
     LogRequest,
     LogSpan,
     Missing,
@@ -55,21 +63,38 @@ from penstock.protocol.stream_frames import (
     Positions,
     StreamForget,
     StreamForgotten,
+    StreamList,
+    StreamListed,
     StreamOpen,
     StreamOpened,
     StreamTaken,
 )
 from penstock.protocol.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
+from penstock.protocol.work_frames import (
+    Join,
+    Outcomes,
+    Verdicts,
+    WorkAsk,
+    WorkJoined,
+    WorkLeave,
+    WorkOutcomes,
+    WorkVerdicts,
+)
 
 __all__ = [
     "LATEST",
     "PROTOCOL_VERSION",
     "Acknowledge",
+    "Carried",
+    "Carry",
     "CongestionAlert",
     "CongestionQuery",
     "ControlFrame",
     "DataFrame",
     "Deliver",
+    "DurableEntry",
+    "DurablesReply",
+    "DurablesRequest",
     "FilterAck",
     "FilterApplied",
     "FilterProbe",
@@ -79,10 +104,14 @@ __all__ = [
     "Forward",
     "Frame",
     "Goodbye",
+    "Handed",
     "Heartbeat",
     "HeldBack",
     "Hello",
     "Horizons",
+    "InterestReply",
+    "InterestRequest",
+    "Join",
     "KnowledgeKind",
     "KnowledgeMessage",
     "LinkProof",
@@ -97,17 +126,23 @@ __all__ = [
     "MoveFailed",
     "Moved",
     "Nack",
+    "Outcomes",
     "Positions",
     "PubendNames",
+    "PubendPlaces",
     "Publish",
     "PublishAck",
     "ReadRequest",
     "Refused",
-    "RefusedAck",
+    "Rewind",
+    "Rewound",
+    "Skipped",
     "StatusReply",
     "StatusRequest",
     "StreamForget",
     "StreamForgotten",
+    "StreamList",
+    "StreamListed",
     "StreamOpen",
     "StreamOpened",
     "StreamTaken",
@@ -121,11 +156,18 @@ __all__ = [
     "TraceRequest",
     "Unsubscribe",
     "Unsubscribed",
+    "Verdicts",
     "Welcome",
+    "WorkAsk",
+    "WorkJoined",
+    "WorkLeave",
+    "WorkOutcomes",
+    "WorkVerdicts",
+    "carried_credit",
     "is_guaranteed_number",
 ]
 
-PROTOCOL_VERSION: Final = 7
+PROTOCOL_VERSION: Final = 8
 
 _Ticks = Annotated[tuple[tuple[Name, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)]
 """Pubends, with a tick of each."""
@@ -200,6 +242,8 @@ class Subscribe(Control, tag="subscribe", frozen=True, array_like=True):
     """What to do if the first tick wanted is no longer kept."""
     durable: Name = ""
     """The name under which the pubends keep its positions over any absence; empty if it is not durable."""
+    pubends: Pubends = ()
+    """The only pubends whose messages it wants; none for all. They need not exist yet."""
 
 
 class Subscribed(Control, tag="subscribed", frozen=True, array_like=True):
@@ -209,6 +253,7 @@ class Subscribed(Control, tag="subscribed", frozen=True, array_like=True):
     selector: str
     """The requested selector, narrowed to what the client may see, in canonical form."""
     pending: Names = ()
+    """Pubends from which it is not in force yet, and those it names that the broker does not know."""
     starts: _Ticks = ()
     """Guaranteed pubends, with the tick from which on nothing will be missing; sent again when a pending one begins."""
 
@@ -229,32 +274,72 @@ class Refused(Control, tag="refused", frozen=True, array_like=True):
     """The broker refuses a client's request; the connection stays open."""
 
     request: Name
-    """``subscribe``, ``unsubscribe``, ``publish``, ``forget`` or ``read``."""
+    """``subscribe``, ``unsubscribe``, ``publish``, ``forget``, ``durables`` or ``read``."""
     number: Signed
     reason: Reason
     count: Count = 1
     """How many messages are refused, from that number on; always 1 for other requests."""
+    pubend: Name = ""
+    """The pubend of refused messages. A ``Rewind`` follows: nothing from the first of them on was taken."""
 
 
-class RefusedAck(Control, tag="refusedack", frozen=True, array_like=True):
-    """A client confirms that it knows about refused messages up to this sequence; the broker waits for that."""
+class Rewind(Control, tag="rewind", frozen=True, array_like=True):
+    """The broker has not taken a client's messages to a pubend from a number on, and wants them again.
 
-    sequence: Count
+    Until the client has answered, the broker ignores what it sends to that pubend.
+    """
+
+    number: Count
+    """The first message wanted, unless it was refused."""
+    round: Count
+    """Lets the broker match the answer."""
+    pubend: Name = ""
+    credit_bytes: Version = -1
+    """How much the client may publish: then nobody knows which of these messages have arrived.
+
+    If it is -1, none of them was taken, and the client has its credit for them back.
+    """
+
+
+class Rewound(Control, tag="rewound", frozen=True, array_like=True):
+    """A client answers a ``Rewind``: what follows begins with the number that the broker wants."""
+
+    round: Count
+    pubend: Name = ""
+
+
+class Skipped(Control, tag="skipped", frozen=True, array_like=True):
+    """A client's next message to a pubend has this number: those between the last one and it were refused."""
+
+    number: Count
+    pubend: Name = ""
 
 
 class PublishAck(Control, tag="ack", frozen=True, array_like=True):
-    """The broker has accepted or refused everything up to this publish sequence, and returns bytes of credit."""
+    """The broker has everything up to this number of a client's messages to a pubend, and returns bytes of credit."""
 
     sequence: Signed
     credit_bytes: Signed
+    pubend: Name = ""
 
 
 class HeldBack(Control, tag="heldback", frozen=True, array_like=True):
-    """Tells publishers why they have to wait; the reason is empty once they no longer have to."""
+    """Tells publishers to a pubend why they have to wait; the reason is empty once they no longer have to."""
 
     reason: Reason
     window_bytes: Count = 0
     """How many bytes may be unacknowledged meanwhile; 0 for as many as there is credit for."""
+    pubend: Name = ""
+
+
+class PubendPlaces(Control, tag="places", frozen=True, array_like=True):
+    """Which pubends of the overlay a client can publish to has changed."""
+
+    added: Places = ()
+    """New ones, and those that have moved or changed their service class."""
+    gone: Names = ()
+    is_complete: bool = True
+    """Whether the broker knows all there are."""
 
 
 class Acknowledge(Control, tag="acknowledge", frozen=True, array_like=True):
@@ -281,6 +366,8 @@ class Forget(Control, tag="forgetname", frozen=True, array_like=True):
     number: Signed
     """The client's number of the request."""
     durable: Name
+    pubends: Pubends = ()
+    """The only pubends that are to forget it; none for all."""
 
 
 class Forgotten(Control, tag="forgottenname", frozen=True, array_like=True):
@@ -288,6 +375,42 @@ class Forgotten(Control, tag="forgottenname", frozen=True, array_like=True):
 
     number: Signed
     pending: Names = ()
+
+
+class DurablesRequest(Control, tag="durables", frozen=True, array_like=True):
+    """A client asks which durable subscriptions a pubend keeps; if there are more, it asks on from the last one."""
+
+    number: Count
+    pubend: Name
+    after: Name = ""
+    """The name after which to begin."""
+    durable: Name = ""
+    """The only name that is asked for; empty for all."""
+
+
+class DurablesReply(Control, tag="durablesreply", frozen=True, array_like=True):
+    """The durable subscriptions of a pubend that the client may see."""
+
+    number: Count
+    entries: tuple[DurableEntry, ...] = ()
+    is_more: bool = False
+
+
+class InterestRequest(Control, tag="interest", frozen=True, array_like=True):
+    """A client asks whether anybody wants a message that it publishes to a pubend."""
+
+    number: Count
+    pubend: Name
+    """Empty for any."""
+    body: Annotated[bytes, msgspec.Meta(max_length=BODY_BYTES_MAX - PAYLOAD_BYTES_MAX)]
+    """The message, without its payload."""
+
+
+class InterestReply(Control, tag="interestreply", frozen=True, array_like=True):
+    """Whether the broker is sure that nobody wants a message: it knows all brokers, and what their clients want."""
+
+    number: Count
+    is_nobody: bool
 
 
 class ReadRequest(Control, tag="read", frozen=True, array_like=True):
@@ -359,7 +482,9 @@ ControlFrame: TypeAlias = (
     | Unsubscribe
     | Unsubscribed
     | Refused
-    | RefusedAck
+    | Rewind
+    | Rewound
+    | Skipped
     | PublishAck
     | HeldBack
     | Acknowledge
@@ -371,12 +496,19 @@ ControlFrame: TypeAlias = (
     | StreamTaken
     | StreamForget
     | StreamForgotten
+    | StreamList
+    | StreamListed
+    | Carried
     | CongestionQuery
     | CongestionAlert
     | LogRequest
     | LogSpan
     | Forget
     | Forgotten
+    | DurablesRequest
+    | DurablesReply
+    | InterestRequest
+    | InterestReply
     | ReadRequest
     | SurveyRequest
     | SurveyReply
@@ -388,11 +520,20 @@ ControlFrame: TypeAlias = (
     | Moved
     | MoveFailed
     | PubendNames
+    | PubendPlaces
     | MechanismMessage
     | StatusRequest
     | StatusReply
+    | Join
+    | Outcomes
+    | Verdicts
+    | WorkAsk
+    | WorkJoined
+    | WorkLeave
+    | WorkOutcomes
+    | WorkVerdicts
 )
 
 
-DataFrame: TypeAlias = Publish | Forward | Deliver | KnowledgeMessage | Horizons | LogAnswer
+DataFrame: TypeAlias = Publish | Carry | Forward | Deliver | KnowledgeMessage | Horizons | LogAnswer | Handed
 Frame: TypeAlias = ControlFrame | DataFrame

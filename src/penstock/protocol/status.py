@@ -25,6 +25,7 @@ __all__ = [
     "DurableStatus",
     "FilterStatus",
     "FlowStatus",
+    "GroupStatus",
     "GuaranteedStatus",
     "LimitStatus",
     "MigrationStatus",
@@ -57,6 +58,25 @@ class DurableStatus(Struct):
     client: str = ""
 
 
+class GroupStatus(Struct):
+    """A group that shares the messages of a pubend."""
+
+    client: str = ""
+    """The client that made it; empty where clients need not authenticate."""
+    selector: str = ""
+    position: int = 0
+    """The tick below which everything is done."""
+    known: int = 0
+    """Messages that are not done, as far as the group has looked at the log."""
+    held: int = 0
+    """Messages that members have."""
+    dying: int = 0
+    """Messages on their way to the dead letters."""
+    members: dict[str, int] = field(default_factory=dict)
+    """How many messages each member has, by name."""
+    counts: dict[str, int] = field(default_factory=dict)
+
+
 class PubendStatus(Struct):
     """A guaranteed pubend at its own broker."""
 
@@ -70,6 +90,8 @@ class PubendStatus(Struct):
     durables: dict[str, DurableStatus] = field(default_factory=dict)
     """The durable subscriptions furthest behind, by name."""
     durable_count: int = 0
+    groups: dict[str, GroupStatus] = field(default_factory=dict)
+    """The groups that share its messages, by name."""
 
 
 class StreamStatus(Struct):
@@ -208,7 +230,10 @@ class DecisionStatus(Struct):
 
 
 class BalancingStatus(Struct):
-    """The load of an edge broker, or the mean load of a cluster at its head, and what is done to balance it."""
+    """The load of an edge broker, or the mean load of a cluster at its head, and what is done to balance it.
+
+    A head that shares its own clients with other heads has the figures of that in ``own``.
+    """
 
     role: str = ""
     cluster: str = ""
@@ -217,7 +242,7 @@ class BalancingStatus(Struct):
     output: float = 0.0
     delay_s: float = 0.0
     cpu: float | UnsetType = UNSET
-    """Like memory, known of edges only."""
+    """Like memory, known of single brokers only."""
     memory: float | UnsetType = UNSET
     peers: int | UnsetType = UNSET
     """At an edge: the edges it may balance with."""
@@ -231,6 +256,8 @@ class BalancingStatus(Struct):
     accuracy: dict[str, float | None] | UnsetType = UNSET
     """At an edge: how accurate its estimates were, by metric."""
     counts: dict[str, int] = field(default_factory=dict)
+    own: BalancingStatus | UnsetType = UNSET
+    """At a head in a group of heads: its own load, and what is done to share its clients with the others."""
 
 
 class TokenStatus(Struct):
@@ -313,6 +340,8 @@ class BrokerStatus(Struct):
     refused: int = 0
     guaranteed: GuaranteedStatus = field(default_factory=GuaranteedStatus)
     congestion: CongestionStatus = field(default_factory=CongestionStatus)
+    dead_letters: str = ""
+    """The pubend to which groups give up messages; empty if there is none."""
     tracking: TrackingStatus = field(default_factory=TrackingStatus)
     migration: MigrationStatus = field(default_factory=MigrationStatus)
     mechanisms: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -27,10 +27,14 @@ from penstock.protocol.control import (
 )
 
 __all__ = [
+    "ENTRIES_MAX",
     "LATEST",
     "NACK_RANGES_MAX",
+    "SELECTOR_SHOWN_CHARS",
+    "Carried",
     "CongestionAlert",
     "CongestionQuery",
+    "DurableEntry",
     "LogRequest",
     "LogSpan",
     "Missing",
@@ -38,6 +42,8 @@ __all__ = [
     "Positions",
     "StreamForget",
     "StreamForgotten",
+    "StreamList",
+    "StreamListed",
     "StreamOpen",
     "StreamOpened",
     "StreamTaken",
@@ -45,6 +51,10 @@ __all__ = [
 
 LATEST: Final = COUNT_MAX
 """Used in place of a tick: begin with what is published from now on."""
+SELECTOR_SHOWN_CHARS: Final = 500
+"""Characters of a durable subscription's selector that a pubend keeps, to show them."""
+ENTRIES_MAX: Final = 500
+"""Durable subscriptions in one answer."""
 NACK_RANGES_MAX: Final = 2_000
 """Ranges that one NACK may name."""
 Missing: TypeAlias = Literal["earliest", "latest", "fail"]
@@ -93,6 +103,8 @@ class StreamOpen(Control, tag="open", frozen=True, array_like=True):
     """The client that subscribes, if clients must authenticate: a durable name belongs to the one that created it."""
     shares: bool = False
     """Whether the client may use a name that another created, as its host sees it."""
+    selector: Annotated[str, msgspec.Meta(max_length=SELECTOR_SHOWN_CHARS)] = ""
+    """If it is durable, the selector, cut to what is shown to people."""
 
     def __post_init__(self) -> None:
         _check_client(self.client)
@@ -154,6 +166,63 @@ class StreamForgotten(Control, tag="forgotten", frozen=True, array_like=True):
     """Why the name was not forgotten, if it was not."""
 
 
+class StreamList(Control, tag="list", frozen=True, array_like=True):
+    """A host asks a pubend, for one of its clients, which durable subscriptions it keeps; goes up the tree."""
+
+    pubend: PlainName
+    host: PlainName
+    number: Count
+    """Lets the host match the answer to its request."""
+    after: NoDurableName = ""
+    """The name after which to begin, in alphabetical order."""
+    durable: NoDurableName = ""
+    """The only name that is asked for; empty for all."""
+    client: Name = ""
+    """The client that asks, if clients must authenticate: it may see its own names, or all if its rule says so."""
+
+    def __post_init__(self) -> None:
+        _check_client(self.client)
+
+
+class DurableEntry(msgspec.Struct, frozen=True, array_like=True):
+    """One durable subscription, or one group, at one pubend."""
+
+    name: Name
+    client: Name
+    """The client that created it; empty if clients did not have to authenticate."""
+    host: Name
+    """The broker where its owner is, or was last."""
+    tick: PubendTick
+    """The tick below which everything is acknowledged."""
+    silent_ms: Version
+    """Time since its broker last spoke of it; -1 if it did not since the pubend's broker started."""
+    is_away: bool
+    """Whether that is so long that nobody uses it."""
+    behind_ms: Count
+    """Time from its position to where the pubend is."""
+    messages: Count
+    """Messages in the log from its position on, whether its selector wants them or not."""
+    is_exact: bool
+    """Whether that number is exact; otherwise it is estimated from the size of the log."""
+    log_bytes: Count
+    """About how much of the log is kept from its position on."""
+    selector: Annotated[str, msgspec.Meta(max_length=SELECTOR_SHOWN_CHARS)] = ""
+    """What it last wanted; cut if it is long, and empty if that is not known."""
+    members: Version = -1
+    """How many members a group has; -1 for a subscription of one client."""
+
+
+class StreamListed(Control, tag="listed", frozen=True, array_like=True):
+    """The pubend's answer to `StreamList`, down the tree."""
+
+    pubend: PlainName
+    host: PlainName
+    number: Count
+    entries: Annotated[tuple[DurableEntry, ...], msgspec.Meta(max_length=ENTRIES_MAX)] = ()
+    is_more: bool = False
+    """Whether there are more after the last of these."""
+
+
 class LogRequest(Control, tag="logask", frozen=True, array_like=True):
     """A host reads some ticks from the log of a pubend for one of its clients; goes up the tree."""
 
@@ -179,6 +248,28 @@ class LogSpan(Control, tag="logspan", frozen=True, array_like=True):
     """The first tick kept."""
     latest: PubendTick
     """The last tick up to which everything is known for good."""
+
+
+class Carried(Control, tag="carried", frozen=True, array_like=True):
+    """A pubend's answer to what a broker carries to it for a publisher; goes down the tree."""
+
+    pubend: PlainName
+    host: PlainName
+    """The broker that the publisher is connected to."""
+    publisher: Annotated[bytes, msgspec.Meta(max_length=32)]
+    round: Count
+    """The round of the frame that it answers; frames of earlier rounds are ignored."""
+    settled: Count
+    """The number up to which everything is durable, or sent on if the pubend is best effort."""
+    reason: Reason = ""
+    """Why the publisher has to wait; empty if it need not."""
+    window_bytes: Count = 0
+    """How many bytes may be unacknowledged meanwhile; 0 for as many as there is credit for."""
+    is_broken: bool = False
+    """Whether something is missing: the broker must begin a new round, with all that is not settled."""
+    is_late: bool = False
+    """Whether a frame of an earlier round than this has come: if the broker has not begun this one itself, its rounds
+    are too low, since its clock was set back."""
 
 
 class CongestionQuery(Control, tag="dcq", frozen=True, array_like=True):

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from penstock.protocol.frames import (
+    DurablesReply,
     Forgotten,
     Frame,
     Goodbye,
+    InterestReply,
     LogAnswer,
     Migrate,
     Refused,
@@ -23,12 +25,13 @@ from penstock.protocol.frames import (
 )
 from penstock.session.address import Address
 from penstock.session.errors import ClientError
+from penstock.session.events import ClientEvent
 from penstock.session.inbox import Inbox
 from penstock.session.positions import LostTicks
 
 __all__ = ["Abort", "Answer", "Changes", "Dial", "Effect", "HangUp", "Reply"]
 
-Reply: TypeAlias = StatusReply | Forgotten | SurveyReply | LogAnswer | TraceReply
+Reply: TypeAlias = StatusReply | Forgotten | SurveyReply | LogAnswer | TraceReply | DurablesReply | InterestReply
 Answer: TypeAlias = Reply | Refused
 """The answer to a request that the application waits for; it has the number of the request."""
 
@@ -81,6 +84,8 @@ class Changes:
     """Whether durable names must be claimed back on a new connection: what still arrives on this one is outdated."""
     lost: bool = False
     """Whether the connection is gone."""
+    events: list[ClientEvent] = field(default_factory=list)
+    """What happened that the program may want to know, besides ``missing``."""
     end: ClientError | None = None
     """Why the session has ended, if it has."""
 
@@ -94,4 +99,5 @@ class Changes:
         self.welcome = other.welcome or self.welcome
         self.must_come_back = self.must_come_back or other.must_come_back
         self.lost = self.lost or other.lost
+        self.events += other.events
         self.end = self.end or other.end

@@ -1,4 +1,8 @@
-"""Keeps a session connected: tries the addresses in turn, and retries after a loss with growing pauses."""
+"""Keeps a session connected: tries the addresses in turn, and tries again with growing pauses.
+
+The first connection is tried again like any other, until its time is up; unless every address fails in a way that does
+not get better by itself, such as a certificate that is not trusted.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import Final, Protocol
 
 from penstock.session.address import Address
 from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
+from penstock.session.events import ClientEvent, ConnectFailed
 from penstock.session.lines import Endpoint, Line, Lines
 from penstock.session.settings import ClientSettings
 
@@ -15,6 +20,9 @@ FINAL_CODES: Final = frozenset({"refused"})
 """Goodbye codes by which a broker rejects this client for good: trying again would get the same answer."""
 _TOLD_MAX: Final = 8
 """How many addresses learned from brokers are tried besides those that the application gave."""
+_FIRST_PAUSE_MS_MAX: Final = 1_000
+"""Maximum time between attempts to get the first connection: a program waits for it, and brokers that start together
+with it are up soon."""
 
 
 class Chance(Protocol):
@@ -62,15 +70,28 @@ class Reconnect:
 
     def pause_ms(self, *, now_ms: int) -> int | None:
         """How long to wait before the next attempt; None to give up."""
-        assert self._lost_ms is not None, "asked for a pause without a loss"
         settings = self._settings
-        if settings.give_up_ms is not None and now_ms - self._lost_ms >= settings.give_up_ms:
+        away_ms = self.away_ms(now_ms=now_ms)
+        assert away_ms is not None, "asked for a pause without a loss"
+        if settings.give_up_ms is not None and away_ms >= settings.give_up_ms:
             return None
+        return self._next_ms()
+
+    def first_pause_ms(self) -> int:
+        """How long to wait before the next attempt to get the first connection."""
+        return min(self._next_ms(), _FIRST_PAUSE_MS_MAX)
+
+    def _next_ms(self) -> int:
+        settings = self._settings
         # Thirty doublings are above any limit; more would only make large numbers.
         longest_ms = min(settings.backoff_first_ms << min(self._attempts, 30), settings.backoff_max_ms)
         self._attempts += 1
         # Half of it is random, so that the clients of a broker that died do not come back in step.
         return longest_ms // 2 + int(self._chance.random() * (longest_ms - longest_ms // 2))
+
+    def away_ms(self, *, now_ms: int) -> int | None:
+        """How long there has been no connection; None if there is one, or never was."""
+        return None if self._lost_ms is None else now_ms - self._lost_ms
 
 
 class Connecting:
@@ -87,8 +108,12 @@ class Connecting:
         self._turn = 0
         self._untried = 0
         """Addresses that have not failed in this round."""
-        self._problems: list[str] = []
-        """Why the other addresses have failed."""
+        self._problems: dict[Address, str] = {}
+        """Why each address has failed the last time, since there was a connection."""
+        self._hopeless: dict[Address, None] = {}
+        """Addresses that have failed in this round, and would fail in the same way again."""
+        self._open_by_ms: int | None = None
+        """When to give up, if there was no connection at all until then."""
         self._resume_ms: int | None = None
         self._reconnect = Reconnect(settings, chance)
         self.attempt: Line | None = None
@@ -98,19 +123,26 @@ class Connecting:
         self.reconnects = 0
         self.end: ClientError | None = None
         """Why no more attempts are made."""
+        self.events: list[ClientEvent] = []
+        """What is to be told to the program."""
 
     def open(self, *, now_ms: int) -> None:
-        """Tries every address once; before the first welcome there are no retries, but this may be called again."""
+        """Tries to get the first connection; if that has failed, it may be called again."""
         self.end = None
-        self._untried, self._problems = len(self._addresses), []
-        self._dial(now_ms=now_ms)
+        self._problems = {}
+        timeout_ms = self._settings.connect_timeout_ms
+        self._open_by_ms = now_ms + timeout_ms if timeout_ms else None
+        self._begin_round(now_ms=now_ms)
 
-    def on_welcome(self, line: Line, *, now_ms: int) -> None:
-        """An attempt has succeeded."""
+    def on_welcome(self, line: Line, *, now_ms: int) -> int | None:
+        """An attempt has succeeded; returns how long there was no connection, or None if this is the first one."""
         self.attempt = None
+        self._problems = {}
         if self.line is not None:
             self.reconnects += 1
+        away_ms = self._reconnect.away_ms(now_ms=now_ms)
         self.hold(line, now_ms=now_ms)
+        return away_ms
 
     def hold(self, line: Line, *, now_ms: int) -> None:
         """Uses this line from now on."""
@@ -119,19 +151,27 @@ class Connecting:
 
     def on_failed(self, error: ClientError, *, now_ms: int) -> None:
         """An attempt has failed; try the next address, pause, or give up, at once if the broker refused."""
-        self.attempt = None
+        attempt, self.attempt = self.attempt, None
+        assert attempt is not None, "nobody has tried"
         if isinstance(error, RefusedError):
             self.end = error
             return
-        self._problems.append(str(error))
+        if not self._is_too_late(now_ms) or attempt.address not in self._problems:
+            # An attempt that was cut short says less than the one before.
+            self._problems[attempt.address] = str(error)
+        if attempt.is_hopeless:
+            self._hopeless[attempt.address] = None
         self._turn += 1
         self._untried -= 1
-        if self._untried:
+        if self._is_too_late(now_ms):
+            self._give_up()
+        elif self._untried:
             self._dial(now_ms=now_ms)
         elif self.line is None:
-            self.end = ConnectionFailedError("; ".join(self._problems))
+            self._pause_first(now_ms=now_ms)
         else:
-            self._pause("; ".join(self._problems), now_ms=now_ms)
+            self._pause(self._all_problems(), now_ms=now_ms)
+            self._tell_failed(now_ms=now_ms)
 
     def on_lost(self, *, now_ms: int) -> None:
         """The line has ended, and no other has taken its place."""
@@ -174,11 +214,54 @@ class Connecting:
         """Tries again, if it is time to."""
         if self._resume_ms is not None and now_ms >= self._resume_ms:
             self._resume_ms = None
-            self.open(now_ms=now_ms)
+            if self._is_too_late(now_ms):
+                self._give_up()
+            else:
+                self._begin_round(now_ms=now_ms)
+
+    def retry_ms(self, *, now_ms: int) -> int:
+        """How long it takes until the next attempt."""
+        return 0 if self._resume_ms is None else self._resume_ms - now_ms
+
+    def take_events(self) -> list[ClientEvent]:
+        """Hands over what is to be told to the program."""
+        events, self.events = self.events, []
+        return events
+
+    def _begin_round(self, *, now_ms: int) -> None:
+        self._untried, self._hopeless = len(self._addresses), {}
+        self._dial(now_ms=now_ms)
 
     def _dial(self, *, now_ms: int) -> None:
         address = self._addresses[self._turn % len(self._addresses)]
-        self.attempt = self._lines.dial(address, self._endpoint, now_ms=now_ms)
+        by_ms = self._open_by_ms if self.line is None else None
+        self.attempt = self._lines.dial(address, self._endpoint, now_ms=now_ms, by_ms=by_ms)
+
+    def _is_too_late(self, now_ms: int) -> bool:
+        return self.line is None and self._open_by_ms is not None and now_ms >= self._open_by_ms
+
+    def _all_problems(self) -> str:
+        return "; ".join(self._problems.values())
+
+    def _give_up(self) -> None:
+        """Ends the search for a first connection, because its time is up."""
+        assert self._settings.connect_timeout_ms is not None, "there is no limit"
+        limit_s = self._settings.connect_timeout_ms / 1_000
+        self.end = ConnectionFailedError(f"no broker answered within {limit_s:g} s: {self._all_problems()}")
+
+    def _pause_first(self, *, now_ms: int) -> None:
+        """Waits before the next attempt to get the first connection, or gives up if that would not help."""
+        if self._settings.connect_timeout_ms == 0 or len(self._hopeless) == len(self._addresses):
+            self.end = ConnectionFailedError(self._all_problems())
+            return
+        self._resume_ms = now_ms + self._reconnect.first_pause_ms()
+        if self._open_by_ms is not None:
+            self._resume_ms = min(self._resume_ms, self._open_by_ms)
+        self._tell_failed(now_ms=now_ms)
+
+    def _tell_failed(self, *, now_ms: int) -> None:
+        if self.end is None:
+            self.events.append(ConnectFailed(self._all_problems(), self.retry_ms(now_ms=now_ms)))
 
     def _pause(self, reason: str, *, now_ms: int) -> None:
         pause_ms = self._reconnect.pause_ms(now_ms=now_ms)

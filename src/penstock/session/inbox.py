@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from penstock.model.tick import Tick, tick_ms
-from penstock.protocol.frames import LATEST, Missing
+from penstock.protocol.frames import LATEST, Handed, Missing
+from penstock.session.last_values import LastValues
 from penstock.session.positions import LostTicks, Positions, first_unread
 from penstock.session.receipts import Receipts
-from penstock.session.received import Received
+from penstock.session.received import HandedOut, Received
+from penstock.session.work import Shared, Work
 
 __all__ = ["MESSAGE_BYTES", "Inbox", "InboxState", "Lag", "Wanted"]
 
-InboxState: TypeAlias = Literal["asked", "ready", "closing", "closed", "refused"]
-"""Requested; in force; being withdrawn; withdrawn; refused by the broker, at once or later."""
+InboxState: TypeAlias = Literal["asked", "ready", "paused", "closing", "closed", "refused"]
+"""Requested; in force; withdrawn until the application resumes it; being withdrawn; withdrawn; refused by the broker,
+at once or later."""
 
 MESSAGE_BYTES: Final = 200
 """Memory that a waiting message takes besides its body."""
 _TAKEN_OVER: Final = "was taken over"
 """Part of the broker's reason when it ends a durable subscription because of somebody else."""
+_RECENT_MAX: Final = 1_000
+"""How many messages of a best-effort pubend are recognised if they come again over another connection."""
 _LOST_MAX: Final = 100
 """Notices of lost ticks that are kept; all are counted."""
 
@@ -39,6 +44,16 @@ class Wanted:
     missing: Missing = "fail"
     durable: str = ""
     is_manual: bool = False
+    pubends: tuple[str, ...] = ()
+    """The only pubends whose messages are wanted; none for all."""
+    shared: Shared | None = None
+    """The group that it is to become a member of."""
+    last_by: str = ""
+    """The attribute for each value of which the newest message comes first; empty if none is to."""
+
+    def wants(self, pubend: str) -> bool:
+        """Whether messages of a pubend are wanted."""
+        return not self.pubends or pubend in self.pubends
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,6 +66,10 @@ class Lag:
     """Messages that have arrived and are not read yet."""
 
 
+def _recent() -> deque[int]:
+    return deque(maxlen=_RECENT_MAX)
+
+
 class Inbox:
     """One subscription: its state, and a queue that says when it is full."""
 
@@ -59,8 +78,9 @@ class Inbox:
         "blocking",
         "bytes_max",
         "fetched",
+        "former",
         "granted",
-        "loose_ticks",
+        "last_values",
         "lost",
         "lost_count",
         "messages_max",
@@ -71,14 +91,16 @@ class Inbox:
         "queue",
         "reason",
         "receipts",
+        "recent",
         "size",
         "starts",
         "state",
         "wanted",
         "was_ready",
+        "work",
     )
 
-    def __init__(self, number: int, wanted: Wanted, *, bytes_max: int, messages_max: int) -> None:
+    def __init__(self, number: int, wanted: Wanted, *, bytes_max: int, messages_max: int, member: bytes = b"") -> None:
         self.number = number
         self.wanted = wanted
         """What the application asked for."""
@@ -94,10 +116,16 @@ class Inbox:
         self.positions: Final = Positions(wanted.start)
         """How far messages have arrived."""
         self.next_ticks: Final = self.positions.next_ticks
-        self.loose_ticks: Final[dict[str, int]] = {}
-        """By best-effort pubend, the tick after the last message that arrived; not a position."""
+        self.recent: Final[defaultdict[str, deque[int]]] = defaultdict(_recent)
+        """By best-effort pubend, the ticks of the last messages that arrived."""
+        self.former: dict[str, frozenset[int]] = {}
+        """By best-effort pubend, the ticks of the last messages that arrived over connections before this one."""
         self.receipts: Final = Receipts(is_manual=wanted.is_manual) if wanted.durable else None
         """What was and what may be acknowledged, if the subscription is durable."""
+        self.work: Final = Work(wanted.shared, member) if wanted.shared is not None else None
+        """The messages of a group that this client has, if it is a member of one."""
+        self.last_values = LastValues(wanted.selector, wanted.last_by, wanted.pubends) if wanted.last_by else None
+        """The scan of logs that has to end before the subscription is requested; None once it has."""
         self.fetched: Callable[[], tuple[Received, ...]] = tuple
         """Messages fetched for a blocking application that has not read them yet."""
         self._last_positions: dict[str, int] | None = None
@@ -127,15 +155,60 @@ class Inbox:
         """Queues a message, unless it is a repetition; data already read from the socket may exceed the bound."""
         if self.is_repeated(received):
             return False
-        ticks = self.next_ticks if received.is_guaranteed else self.loose_ticks
-        ticks[received.pubend] = received.tick + 1
+        if received.is_guaranteed:
+            self.next_ticks[received.pubend] = received.tick + 1
+        else:
+            self.recent[received.pubend].append(received.tick)
         self.queue.append(received)
         self.size += len(received.body) + MESSAGE_BYTES
         return True
 
+    def take_in(self, frame: Handed) -> bool:
+        """Messages of a group were handed to this client; returns whether some are new."""
+        assert self.work is not None, "not a member of a group"
+        news = self.work.take_in(frame)
+        ticks = {message.tick for message in news}
+        for old in [each for each in self.queue if each.pubend == frame.pubend and each.tick in ticks]:
+            # Its time was over before the application has read it, and now it has come again.
+            self.queue.remove(old)
+            self.size -= len(old.body) + MESSAGE_BYTES
+        for message in news:
+            self.queue.append(message)
+            self.size += len(message.body) + MESSAGE_BYTES
+        return bool(news)
+
+    def begin_after(self, last_values: LastValues) -> None:
+        """The scan of logs has ended: its messages come first, and the subscription begins after everything read.
+
+        As one that resumes: should a log give up messages before the broker has put it in force, it is told of them.
+        """
+        self.last_values = None
+        for pubend, tick in last_values.positions().items():
+            self.positions.on_start(pubend, tick)
+        for received in last_values.values():
+            self.queue.append(received)
+            self.size += len(received.body) + MESSAGE_BYTES
+        self.lost.extend(last_values.lost)
+        self.lost_count += len(last_values.lost)
+
+    def unread(self) -> Iterator[Received]:
+        """The messages that have arrived and that the application has not read."""
+        return chain(self.fetched(), self.queue)
+
     def is_repeated(self, received: Received) -> bool:
-        """Whether the message has arrived before; there is no telling for pubends that guarantee nothing."""
-        return received.is_guaranteed and received.tick < self.next_ticks.get(received.pubend, 0)
+        """Whether the message has arrived before; without positions, over a connection before this one."""
+        if not received.is_guaranteed:
+            return received.tick in self.former.get(received.pubend, ())
+        return received.tick < self.next_ticks.get(received.pubend, 0)
+
+    def change_connection(self) -> None:
+        """What comes next comes over another connection, perhaps by a slower way: then some of it came before."""
+        self.former = {pubend: frozenset(ticks) for pubend, ticks in self.recent.items()}
+
+    def is_beyond(self, pubend: str, tick: int) -> bool:
+        """Whether a tick of a best-effort pubend lies beyond the last message that arrived."""
+        recent = self.recent.get(pubend)
+        return not recent or tick > recent[-1]
 
     def on_subscribed(self, granted: str, pending: tuple[str, ...], starts: tuple[tuple[str, int], ...]) -> None:
         """The broker has put the subscription in force."""
@@ -230,6 +303,8 @@ class Inbox:
 
     def withdraw(self) -> None:
         """Drops unread messages for good; the positions stay before them."""
+        if self.work is not None:
+            self.work.give_back(each for each in self.unread() if isinstance(each, HandedOut))
         self._last_positions = self.read_positions()
         self.clear()
 

@@ -9,7 +9,17 @@ from typing import Final
 
 from penstock.protocol.control import NAMES_MAX
 from penstock.protocol.errors import ProtocolError
-from penstock.protocol.frames import Acknowledge, Horizons, Subscribe, Subscribed, is_guaranteed_number
+from penstock.protocol.frames import (
+    Acknowledge,
+    Handed,
+    Horizons,
+    Join,
+    Outcomes,
+    Subscribe,
+    Subscribed,
+    Verdicts,
+    is_guaranteed_number,
+)
 from penstock.session.inbox import MESSAGE_BYTES, Inbox, Wanted
 from penstock.session.positions import LostTicks
 from penstock.session.received import Received
@@ -19,6 +29,7 @@ __all__ = ["MESSAGES_MAX", "Inboxes", "Reporting", "learn_names", "subscribe_fra
 
 MESSAGES_MAX: Final = 1_000
 """After this many messages of a durable subscription, acknowledge at once."""
+_NONE: Final[frozenset[int]] = frozenset()
 _NUMBER: Final = struct.Struct(">I")
 _NUMBERS_MAX: Final = 10 * NAMES_MAX
 """Pubends that one connection may name: they may come and go, and their numbers are not used again."""
@@ -94,11 +105,15 @@ class Inboxes:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
+        self.member = b""
+        """Tells this client from all other members of groups."""
         self._last_number = 0
         self._by_number: dict[int, Inbox] = {}
         # Subscriptions that accept messages, by number as encoded in deliveries, so that it need not be unpacked.
         self._by_bytes: dict[bytes, Inbox] = {}
         self._blocking: dict[int, Inbox] = {}
+        self._paused: dict[int, Inbox] = {}
+        """Subscriptions that the application has paused, by their last number; no broker knows of them."""
         # Pubends whose horizon has moved since the last acknowledgement, by their number on this connection.
         self._moved: dict[int, str] = {}
         self._acknowledged: dict[str, int] = {}
@@ -119,11 +134,45 @@ class Inboxes:
 
     def add(self, wanted: Wanted) -> Inbox:
         """Adds a subscription."""
-        self._last_number += 1
         bytes_max, messages_max = self._settings.queue_bytes, self._settings.queue_messages
-        inbox = Inbox(self._last_number, wanted, bytes_max=bytes_max, messages_max=messages_max)
-        self._by_number[inbox.number] = self._by_bytes[_NUMBER.pack(inbox.number)] = inbox
+        inbox = Inbox(0, wanted, bytes_max=bytes_max, messages_max=messages_max, member=self.member)
+        self._number(inbox)
         return inbox
+
+    def pause(self, inbox: Inbox) -> None:
+        """Accepts no more messages for a subscription, but keeps its positions and what waits in its queue.
+
+        To everything else it is gone: a full queue does not block, and no connection asks for it.
+        """
+        self._void(inbox)
+        self.reporting.drop(inbox)
+        inbox.state = "paused"
+        inbox.blocking = False
+        del self._by_number[inbox.number]
+        del self._by_bytes[_NUMBER.pack(inbox.number)]
+        self._blocking.pop(inbox.number, None)
+        self._paused[inbox.number] = inbox
+
+    def resume_paused(self, inbox: Inbox) -> None:
+        """Accepts messages again for a paused subscription, under a new number.
+
+        What was sent to the old number is still under way, or was dropped. If it counted, whatever was dropped before
+        it would be missing.
+        """
+        del self._paused[inbox.number]
+        inbox.state = "asked"
+        self._number(inbox)
+        self.block_if_full({inbox.number: inbox})
+
+    @property
+    def paused(self) -> list[Inbox]:
+        """The paused subscriptions."""
+        return list(self._paused.values())
+
+    def _number(self, inbox: Inbox) -> None:
+        self._last_number += 1
+        inbox.number = self._last_number
+        self._by_number[inbox.number] = self._by_bytes[_NUMBER.pack(inbox.number)] = inbox
 
     def get(self, number: int) -> Inbox | None:
         """The subscription with a number, if it is not over."""
@@ -138,13 +187,14 @@ class Inboxes:
         """Forgets a subscription that is over."""
         inbox.state = "closed"
         self.reporting.drop(inbox)
-        del self._by_number[inbox.number]
+        if self._paused.pop(inbox.number, None) is None:
+            del self._by_number[inbox.number]
         self._by_bytes.pop(_NUMBER.pack(inbox.number), None)
         self._blocking.pop(inbox.number, None)
 
-    def subscribes(self) -> list[Subscribe]:
+    def subscribes(self) -> list[Subscribe | Join]:
         """The requests for all subscriptions, to send on a new connection."""
-        return [subscribe_frame(inbox) for inbox in self]
+        return [subscribe_frame(inbox) for inbox in self if inbox.last_values is None]
 
     def on_disconnected(self) -> dict[int, Inbox]:
         """The connection is gone; returns all subscriptions, since they have to be requested again."""
@@ -162,6 +212,8 @@ class Inboxes:
         self, names: Mapping[int, str], confirmed: Mapping[int, Subscribed], begun: Iterable[tuple[int, str]]
     ) -> None:
         """Another connection takes over; applies its pubend names, confirmed subscriptions and begun streams."""
+        for each in self:
+            each.change_connection()
         self.on_names(names.items())
         for number, pubend in begun:
             if (inbox := self._by_number.get(number)) is not None:
@@ -200,7 +252,10 @@ class Inboxes:
                         return
                     next_ticks[pubend] = tick + 1
                 else:
-                    inbox.loose_ticks[pubend] = tick + 1
+                    if inbox.former and tick in inbox.former.get(pubend, ()):
+                        self.repeated += 1
+                        return
+                    inbox.recent[pubend].append(tick)
                 inbox.queue.append(received)
                 inbox.size += size
                 woken[inbox.number] = inbox
@@ -215,7 +270,10 @@ class Inboxes:
                         continue
                     next_ticks[pubend] = tick + 1
                 else:
-                    inbox.loose_ticks[pubend] = tick + 1
+                    if inbox.former and tick in inbox.former.get(pubend, ()):
+                        self.repeated += 1
+                        continue
+                    inbox.recent[pubend].append(tick)
                 inbox.queue.append(received)
                 inbox.size += size
                 woken[inbox.number] = inbox
@@ -224,22 +282,64 @@ class Inboxes:
         """Delivers messages of one pubend to the subscriptions with these numbers; at least one message."""
         first, last = received[0], received[-1]
         pubend = first.pubend
+        ticks = [each.tick for each in received]
         size = sum([len(each.body) for each in received]) + MESSAGE_BYTES * len(received)
-        if first.is_guaranteed and not _ascend([each.tick for each in received]):
+        if first.is_guaranteed and not _ascend(ticks):
             # The broker has broken its word: look at each message for whether it is a repetition.
             for message in received:
                 self.deliver(numbers, message, woken)
             return
         for inbox in self.named(numbers):
-            ticks = inbox.next_ticks if first.is_guaranteed else inbox.loose_ticks
-            if first.is_guaranteed and first.tick < ticks.get(pubend, 0):
+            if first.is_guaranteed:
+                may_repeat = first.tick < inbox.next_ticks.get(pubend, 0)
+            else:
+                may_repeat = bool(inbox.former) and not inbox.former.get(pubend, _NONE).isdisjoint(ticks)
+            if may_repeat:
                 for message in received:
                     self.deliver(_NUMBER.pack(inbox.number), message, woken)
                 continue
-            ticks[pubend] = last.tick + 1
+            if first.is_guaranteed:
+                inbox.next_ticks[pubend] = last.tick + 1
+            else:
+                inbox.recent[pubend].extend(ticks)
             inbox.queue.extend(received)
             inbox.size += size
             woken[inbox.number] = inbox
+
+    def take_in(self, frame: Handed, woken: dict[int, Inbox]) -> int:
+        """Messages of a group were handed to this client; returns how many."""
+        inbox = self._by_bytes.get(frame.member[-4:])
+        if inbox is None or inbox.work is None:
+            # It has left meanwhile, and what it had comes to others.
+            return 0
+        if inbox.take_in(frame):
+            woken[inbox.number] = inbox
+        return len(frame.bodies)
+
+    def on_outcomes(self, frame: Outcomes, woken: dict[int, Inbox]) -> None:
+        """A pubend has answered what this client has said of messages."""
+        inbox = self._by_number.get(frame.number)
+        if inbox is not None and inbox.work is not None:
+            inbox.work.on_outcomes(frame)
+            woken[inbox.number] = inbox
+
+    def verdicts(self, *, now_ms: int) -> list[Verdicts]:
+        """What is to be said now of messages of groups."""
+        return [
+            frame
+            for inbox in self._by_number.values()
+            if inbox.work is not None
+            for frame in inbox.work.take(inbox.number, inbox.unread(), now_ms=now_ms)
+        ]
+
+    def next_verdict(self) -> int | None:
+        """When something is to be said of messages of groups."""
+        wishes = [
+            inbox.work.next_deadline(has_unread=bool(inbox.queue or inbox.fetched()))
+            for inbox in self._by_number.values()
+            if inbox.work is not None
+        ]
+        return min([each for each in wishes if each is not None], default=None)
 
     def block_if_full(self, inboxes: Mapping[int, Inbox]) -> None:
         """Notes which of these subscriptions are full, after messages came in."""
@@ -287,7 +387,8 @@ class Inboxes:
         plain = [inbox for inbox in self._by_bytes.values() if inbox.receipts is None]
         risen: list[tuple[int, int]] = []
         for number, pubend in moved.items():
-            position = min((inbox.positions.get(pubend) or 0 for inbox in plain), default=0)
+            wanting = [inbox for inbox in plain if inbox.wanted.wants(pubend)]
+            position = min((inbox.positions.get(pubend) or 0 for inbox in wanting), default=0)
             if position > self._acknowledged.get(pubend, 0):
                 self._acknowledged[pubend] = position
                 risen.append((number, position))
@@ -302,6 +403,7 @@ class Inboxes:
     def _void(inbox: Inbox) -> None:
         """Discards what the broker said about a subscription."""
         inbox.state = "asked"
+        inbox.change_connection()
         inbox.positions.on_disconnected()
         if inbox.receipts is not None:
             inbox.receipts.on_disconnected()
@@ -310,7 +412,8 @@ class Inboxes:
         """Fails if the parts do not agree."""
         taking = [inbox for inbox in self if inbox.state != "closing"]
         assert taking == [*self._by_bytes.values()]
-        assert not any(inbox.is_over for inbox in self)
+        assert not any(inbox.is_over or inbox.state == "paused" for inbox in self)
+        assert all(inbox.state == "paused" and not inbox.blocking for inbox in self._paused.values())
         assert {*self._blocking} == {inbox.number for inbox in self if inbox.blocking}
         for inbox in self:
             inbox.check_invariants()
@@ -327,9 +430,11 @@ def learn_names(known: dict[int, str], names: Iterable[tuple[int, str]]) -> None
         raise ProtocolError(f"the broker numbers more than {_NUMBERS_MAX:,} pubends")
 
 
-def subscribe_frame(inbox: Inbox) -> Subscribe:
+def subscribe_frame(inbox: Inbox) -> Subscribe | Join:
     """The request for a subscription, or for its continuation from where it was."""
     wanted = inbox.wanted
+    if inbox.work is not None:
+        return inbox.work.join(inbox.number, wanted.selector, wanted.otherwise, wanted.pubends)
     return Subscribe(
         inbox.number,
         wanted.selector,
@@ -338,4 +443,5 @@ def subscribe_frame(inbox: Inbox) -> Subscribe:
         wanted.otherwise,
         wanted.missing,
         wanted.durable,
+        wanted.pubends,
     )

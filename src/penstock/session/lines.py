@@ -46,19 +46,33 @@ class Endpoint(Protocol):
 class Line:
     """One connection, or the attempt to make it."""
 
-    __slots__ = ("address", "due_ms", "endpoint", "goodbye", "number", "problem", "state")
+    __slots__ = (
+        "address",
+        "due_ms",
+        "endpoint",
+        "goodbye",
+        "is_hopeless",
+        "number",
+        "patience_ms",
+        "problem",
+        "state",
+    )
 
-    def __init__(self, number: int, address: Address, endpoint: Endpoint, *, due_ms: int) -> None:
+    def __init__(self, number: int, address: Address, endpoint: Endpoint, *, due_ms: int, patience_ms: int = 0) -> None:
         self.number, self.address = number, address
         self.endpoint = endpoint
         """Who handles the frames; replaced when the client moves."""
         self.state: LineState = "dialling"
         self.due_ms: int | None = due_ms
         """Deadline of the attempt to connect; after the end, of sending the last words."""
+        self.patience_ms = patience_ms
+        """How long the attempt to connect may take."""
         self.goodbye: Goodbye | None = None
         """The broker's goodbye, if it sent one."""
         self.problem = ""
         """Why the line ended, if the broker did not say."""
+        self.is_hopeless = False
+        """Whether another attempt at this address would fail in the same way."""
 
     def next_deadline(self) -> int | None:
         """When to look at the line again."""
@@ -91,10 +105,14 @@ class Lines:
         line = self._lines.get(number)
         return line if line is not None and line.state != "ended" else None
 
-    def dial(self, address: Address, endpoint: Endpoint, *, now_ms: int) -> Line:
-        """Has the shell make a connection for this endpoint."""
+    def dial(self, address: Address, endpoint: Endpoint, *, now_ms: int, by_ms: int | None = None) -> Line:
+        """Has the shell make a connection for this endpoint, in the usual time or until ``by_ms``, if that is less."""
         self._last_number += 1
-        line = Line(self._last_number, address, endpoint, due_ms=now_ms + self._settings.connect_ms)
+        patience_ms = self._settings.connect_ms
+        if by_ms is not None:
+            patience_ms = min(patience_ms, by_ms - now_ms)
+        due_ms = now_ms + patience_ms
+        line = Line(self._last_number, address, endpoint, due_ms=due_ms, patience_ms=patience_ms)
         self._lines[line.number] = line
         self.effects.append(Dial(line.number, address))
         return line

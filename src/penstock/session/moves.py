@@ -8,6 +8,7 @@ on the present one, frames about all subscriptions, sent while these were gone, 
 from __future__ import annotations
 
 from penstock.protocol.frames import Deliver, Hello, Horizons, Migrate, Refused, Subscribed, Welcome
+from penstock.session import events
 from penstock.session.changes import Changes
 from penstock.session.inbox import Inbox
 from penstock.session.inboxes import Inboxes
@@ -73,7 +74,7 @@ class Moves:
         if newcomer is not None:
             asked = [inbox for inbox in newcomer.asked.values() if newcomer.claims(inbox)]
             self._claimed = {inbox.number: inbox for inbox in asked if inbox.number not in displaced}
-        return [inbox for inbox in displaced.values() if not inbox.is_over and inbox.state != "closing"]
+        return [inbox for inbox in displaced.values() if inbox.state in ("asked", "ready")]
 
     def make(self) -> tuple[Newcomer, Welcome, Overlap]:
         """Makes the move: the new connection takes over."""
@@ -179,6 +180,7 @@ class Subscribing:
         elif not self._moves.is_own_doing(inbox, frame.reason):
             self.end(frame.number, changes)
             inbox.refuse(frame.reason)
+            changes.events.append(events.Refused("subscription", inbox.wanted.selector, frame.reason))
 
     def end(self, number: int, changes: Changes) -> None:
         """Ends a subscription: no more messages will come for it."""

@@ -3,9 +3,10 @@
 The client opens the new line first, and asks on it for all subscriptions with their positions. Once they are in force
 there, both lines run for a moment: messages that were published to pubends that guarantee nothing before their paths
 led to the new broker are still on their way to the old one. Then the new line takes over, both brokers are told, and
-the old one sends what it has left and ends. If anything goes wrong before that, the client stays where it is. If the
-old broker is lost meanwhile, the new line takes over as it is, provided it continues from all positions; otherwise the
-client reconnects as after any loss.
+the old one sends what it has left and ends. What was published and is not acknowledged is sent again on the new line;
+to pubends that would not recognise it, nothing is sent until all is acknowledged. If anything goes wrong before that,
+the client stays where it is. If the old broker is lost meanwhile, the new line takes over as it is, provided it
+continues from all positions; otherwise the client reconnects as after any loss.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from penstock.session.address import Address, parse_addresses
 from penstock.session.changes import Changes
 from penstock.session.connecting import Connecting
 from penstock.session.errors import AddressError
+from penstock.session.events import Moved
 from penstock.session.lines import Line, Lines
 from penstock.session.newcomer import Newcomer
 from penstock.session.resident import Resident
@@ -28,6 +30,10 @@ _ARRIVE_MS_MAX: Final = 20_000
 """Time in which the new broker has to take over; less than the old one waits for an answer."""
 _OVERLAP_MS: Final = 500
 """How long both lines run once the new one is ready."""
+_REST_MS: Final = 10
+"""How often to check whether pubends that guarantee nothing have all that was published to them."""
+_REST_MS_MAX: Final = 2_000
+"""How long to wait for that: meanwhile nothing is published to such pubends."""
 _TRAIL_MS: Final = 5_000
 """How much later a message may come by the new broker than by the old one, and still be recognised as a repetition."""
 _LEAVE_MS_MAX: Final = 12_000
@@ -46,6 +52,8 @@ class Moving:
         self.leaving: Line | None = None
         """The line to the old broker, after the new one has taken over."""
         self._arrive_by_ms = 0
+        self._resting_ms = 0
+        """Since when messages to best-effort pubends wait for the move; 0 if they do not."""
         self._take_over_ms: int | None = None
         self._leave_by_ms = 0
         self._trail_until_ms: int | None = None
@@ -64,6 +72,7 @@ class Moving:
             return
         (address,) = parse_addresses(order.address)
         self._trail_until_ms = self._take_over_ms = None
+        self._resting_ms = 0
         self._connecting.learn(address)
         self._newcomer = self._resident.begin_move(order)
         self._arrive_by_ms = now_ms + _ARRIVE_MS_MAX
@@ -77,7 +86,7 @@ class Moving:
         if arriving.state != "up" or not newcomer.can_rescue:
             self.stay("the connection to the old broker was lost", now_ms=now_ms)
             return None
-        changes = self._take_over(arriving, now_ms=now_ms)
+        changes = self._take_over(arriving, "the former one was lost", now_ms=now_ms)
         changes.join(self._resident.end_overlap())
         self._trail(now_ms=now_ms)
         return changes
@@ -94,6 +103,7 @@ class Moving:
             self._lines.abort(arriving)
         self._newcomer = self.arriving = None
         must_come_back = self._resident.give_up_move()
+        self._resident.publishing.go_on()
         self._resident.refuse_move(newcomer.order, reason)
         self._trail(now_ms=now_ms)
         return must_come_back
@@ -160,8 +170,6 @@ class Moving:
             return "the client is already moving"
         if self._settings.pinned:
             return "the client is pinned"
-        if self._resident.publishing.published:
-            return "the client publishes"
         line = self._connecting.line
         present = line.address if line is not None else None
         try:
@@ -181,16 +189,20 @@ class Moving:
 
     def _look_at(self, newcomer: Newcomer, arriving: Line, *, now_ms: int) -> Changes | None:
         newcomer.has_news = False
-        is_publishing = bool(self._resident.publishing.published)
         has_overlapped, self._take_over_ms = self._take_over_ms is not None, None
         if now_ms >= self._arrive_by_ms:
             return self._give_up(f"the new broker was not ready within {_ARRIVE_MS_MAX // 1_000} s", now_ms=now_ms)
-        if has_overlapped and newcomer.is_ready and not is_publishing:
-            return self._take_over(arriving, now_ms=now_ms)
+        if has_overlapped and newcomer.is_ready:
+            if self._resident.publishing.rest(now_ms=now_ms):
+                return self._take_over(arriving, "the former one asked for it", now_ms=now_ms)
+            self._resting_ms = self._resting_ms or now_ms
+            if now_ms >= self._resting_ms + _REST_MS_MAX:
+                return self._give_up("what was published best effort is not acknowledged", now_ms=now_ms)
+            self._take_over_ms = now_ms + _REST_MS
+            return None
         if newcomer.welcome is not None:
-            problem = newcomer.problem or ("the client publishes" if is_publishing else "")
-            if problem:
-                return self._give_up(f"{arriving.address}: {problem}", now_ms=now_ms)
+            if newcomer.problem:
+                return self._give_up(f"{arriving.address}: {newcomer.problem}", now_ms=now_ms)
             if newcomer.is_ready:
                 self._take_over_ms = now_ms + _OVERLAP_MS
         return None
@@ -198,9 +210,14 @@ class Moving:
     def _give_up(self, reason: str, *, now_ms: int) -> Changes:
         return Changes(must_come_back=self.stay(reason, now_ms=now_ms))
 
-    def _take_over(self, arriving: Line, *, now_ms: int) -> Changes:
+    def _take_over(self, arriving: Line, reason: str, *, now_ms: int) -> Changes:
         old = self._connecting.line
+        former = self._resident.welcome
         leaver, changes = self._resident.take_over()
+        present = self._resident.welcome
+        assert former is not None, "the client has moved from nowhere"
+        assert present is not None, "the client has moved to nowhere"
+        changes.events.append(Moved(former.broker, present.broker, str(arriving.address), reason))
         self._newcomer = self.arriving = None
         arriving.endpoint = self._resident
         self._connecting.hold(arriving, now_ms=now_ms)

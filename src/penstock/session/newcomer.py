@@ -17,19 +17,20 @@ from penstock.protocol.frames import (
     Frame,
     Goodbye,
     Heartbeat,
-    HeldBack,
     Hello,
     Horizons,
     Lost,
     Migrate,
     MoveFailed,
     PubendNames,
+    PubendPlaces,
     Refused,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
     Welcome,
 )
+from penstock.session import events
 from penstock.session.changes import Changes
 from penstock.session.inbox import Inbox
 from penstock.session.inboxes import Inboxes, learn_names, subscribe_frame
@@ -71,7 +72,8 @@ class Newcomer:
         """The subscriptions requested there."""
         self.begun: dict[tuple[int, str], None] = {}
         """Subscriptions and pubends whose streams have begun there."""
-        self.held_back = HeldBack("")
+        self.places: list[PubendPlaces] = []
+        """What the new broker said about the pubends of the overlay after its welcome."""
         self.problem = ""
         """Why the move cannot be made; empty if it can."""
         self.has_news = False
@@ -108,7 +110,7 @@ class Newcomer:
 
     def open(self, inbox: Inbox) -> None:
         """Requests a subscription that is in force at the old broker: now it has positions to continue from."""
-        if self.is_up and inbox.number not in self.asked and inbox.state == "ready":
+        if inbox.work is None and self.is_up and inbox.number not in self.asked and inbox.state == "ready":
             self.asked[inbox.number] = inbox
             self._overlap.opens(inbox)
             self.outgoing.append(subscribe_frame(inbox))
@@ -211,6 +213,9 @@ class Newcomer:
         return self.heard_ms + SILENT_HEARTBEATS * self._heartbeat_ms()
 
     def _is_served(self, inbox: Inbox) -> bool:
+        if inbox.work is not None:
+            # A member goes with its connection: it joins anew when that is another one.
+            return True
         confirmed = self.confirmed.get(inbox.number)
         if confirmed is None or not self._overlap.covers(inbox):
             return False
@@ -224,9 +229,6 @@ class Newcomer:
         self.skew_ms = frame.now_ms - wall_ms
         if (frame.broker, frame.overlay) != (self.order.broker, self._present.overlay):
             self.fail(f"broker {frame.broker} of overlay {frame.overlay} answers there")
-        elif self._present.pubends and not frame.pubends:
-            # The client has not published so far, but might want to.
-            self.fail(f"{frame.broker} takes no publications, as {self._present.broker} does")
         for inbox in self._inboxes:
             self.open(inbox)
         self.has_news = True
@@ -241,8 +243,8 @@ class Newcomer:
                 self._on_subscribed(frame)
             case Refused(request, number, reason) if request == "subscribe" and number in self.asked:
                 self._on_refused(self.asked[number], reason, changes)
-            case HeldBack():
-                self.held_back = frame
+            case PubendPlaces():
+                self.places.append(frame)
             case Lost():
                 # The old broker may still have it, or will say the same.
                 self.fail("it cannot go on from the positions of this client")
@@ -269,6 +271,7 @@ class Newcomer:
         self._inboxes.forget(inbox)
         inbox.refuse(reason)
         changes.inboxes[inbox.number] = inbox
+        changes.events.append(events.Refused("subscription", inbox.wanted.selector, reason))
         self.has_news = True
 
     def _on_horizons(self, frame: Horizons, pubend: str, changes: Changes) -> None:

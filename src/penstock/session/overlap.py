@@ -167,4 +167,4 @@ class Overlap:
 
 def _is_news(inbox: Inbox, received: Received) -> bool:
     """Whether a message comes after all that arrived of its pubend, if that has no positions."""
-    return received.is_guaranteed or received.tick >= inbox.loose_ticks.get(received.pubend, 0)
+    return received.is_guaranteed or inbox.is_beyond(received.pubend, received.tick)

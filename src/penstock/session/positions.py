@@ -24,6 +24,9 @@ class LostTicks:
     first: int
     last: int
 
+    def __str__(self) -> str:
+        return f"ticks {self.first} to {self.last} of pubend {self.pubend} are lost"
+
 
 class Positions:
     """By pubend, the first tick that has not arrived yet.

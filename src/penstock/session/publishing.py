@@ -1,18 +1,16 @@
-"""The queue of messages to publish: batches them, and never sends more unacknowledged bytes than there is credit for.
+"""Everything that a client publishes: a queue for each pubend, which pubends there are, and the choice among them.
 
-Every message has a sequence number that counts over the whole life of the client. With the publisher's identity it
-tells a broker which messages it already has, so messages on the wire when a connection was lost can be sent again: to
-the same broker, unless the pubend guarantees nothing. Otherwise they are settled as lost: they may have arrived, and
-nobody could recognise the repetition.
+Each pubend has a window of its own, so one that holds its publishers back keeps nobody from publishing to another. The
+pubend of a message is fixed when it is published. Where the application names none, the client chooses once, and stays
+with its choice for as long as that pubend exists, wherever the client goes: its messages stay in order.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import pairwise
+from hashlib import blake2b
 from typing import Final
 
 from penstock.model.body import encode_message
@@ -20,380 +18,330 @@ from penstock.model.errors import LimitError
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
 from penstock.protocol.errors import ProtocolError
-from penstock.protocol.frames import Publish, RefusedAck, Welcome
+from penstock.protocol.frames import (
+    Frame,
+    HeldBack,
+    PubendPlaces,
+    PublishAck,
+    Refused,
+    Rewind,
+    Welcome,
+    carried_credit,
+)
+from penstock.session import events
+from penstock.session.errors import UnknownPubendError
+from penstock.session.publish_queue import Failure, PublishQueue
+from penstock.session.settings import ClientSettings
 
-__all__ = ["Failure", "Identifying", "PublishQueue", "check_pubend", "recogniser"]
-
+__all__ = ["Identifying", "PubendPlace", "Publishing"]
 
 _PUBEND_CHARS_MAX: Final = 100
-
-
-class _Run:
-    """Consecutive messages to one pubend that fit one frame."""
-
-    __slots__ = ("bodies", "first", "pubend", "size", "was_sent")
-
-    def __init__(self, first: int, pubend: str, bodies: list[bytes], size: int) -> None:
-        self.first = first
-        self.pubend = pubend
-        self.bodies = bodies
-        self.size = size
-        self.was_sent = False
-        """Whether it has been on the wire: then the broker may have it, and nothing may be added."""
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.bodies) - 1
-
-    def cut(self, count: int, size: int) -> _Run:
-        """Splits off the first messages as a run of their own."""
-        head = _Run(self.first, self.pubend, self.bodies[:count], size)
-        # Not in place: a frame may hold the same list.
-        self.bodies = self.bodies[count:]
-        self.first += count
-        self.size -= size
-        return head
-
-    def parted(self, first: int, last: int) -> tuple[_Run, _Run, _Run]:
-        """Splits the run into the messages before, within and after these numbers; each part may be empty."""
-        start = max(first - self.first, 0)
-        end = max(min(last, self.last) - self.first + 1, start)
-        cuts = (0, start), (start, end), (end, len(self.bodies))
-        before, within, behind = (self._slice(*cut) for cut in cuts)
-        return before, within, behind
-
-    def _slice(self, start: int, end: int) -> _Run:
-        bodies = self.bodies[start:end]
-        piece = _Run(self.first + start, self.pubend, bodies, sum(map(len, bodies)))
-        piece.was_sent = self.was_sent
-        return piece
+_SHOWN_MAX: Final = 20
 
 
 @dataclass(slots=True, frozen=True)
-class Failure:
-    """A message that was refused, or that may be lost."""
+class PubendPlace:
+    """A pubend of the overlay."""
 
-    number: int
-    body: bytes
-    reason: str
-    """Why the broker refused it; empty if it may be lost."""
-
-
-def _never(_: str) -> bool:
-    return False
+    broker: str
+    """The broker that hosts it."""
+    is_guaranteed: bool
+    """Whether it guarantees delivery, or is best effort."""
 
 
-class PublishQueue:
-    """The messages that wait to be sent, and the window of those that wait to be acknowledged.
+Mark = Mapping[str, int]
+"""How many messages were published to each pubend at some moment."""
 
-    >>> queue = PublishQueue(linger_ms=1, batch_bytes=1000)
-    >>> queue.on_welcome(credit_bytes=100, now_ms=0)
-    >>> queue.put(b"x" * 60, now_ms=5)
-    False
-    >>> queue.has_room(60), queue.take(now_ms=5)
-    (False, [])
-    >>> [(frame.first, len(frame.bodies)) for frame in queue.take(now_ms=6)]
-    [(1, 1)]
-    >>> queue.on_ack(1, 60)
-    >>> queue.has_room(60)
-    True
-    """
 
-    def __init__(self, *, linger_ms: int, batch_bytes: int, published: int = 0, stop_at_refusal: bool = False) -> None:
-        self._linger_ms, self._batch_bytes = linger_ms, batch_bytes
-        self._stop_at_refusal = stop_at_refusal
-        self._runs: deque[_Run] = deque()
-        # Messages on the wire or, between two connections, those that were. The credit window bounds them.
-        self._wire: deque[_Run] = deque()
-        self._due_ms: int | None = None
-        self._asks = False
-        self._failures: list[Failure] = []
-        # The last refused message whose refusal is still to be confirmed to the broker; 0 for none.
-        self._confirms = 0
-        self._credit = self._credit_full = 0
-        # The last sequence number that any broker has seen from us.
-        self._sent = published
-        self._wire_bytes = 0
-        self._window_bytes = 0
-        self._room = 0
-        """How many bytes may be queued now; kept up to date, since every message asks. Below 0 if the window shrank."""
-        self.queued_bytes = 0
-        self.published = published
-        """Sequence number of the newest message; also how many there were, unless another process began the count."""
-        self.acknowledged = 0
-        """Messages that a broker has acknowledged."""
-        self.lost = 0
-        """Messages that may be lost: on the wire of a lost connection and not sent again, or abandoned at the end."""
-        self.refused = 0
-        """Messages that a broker refused."""
-        self.is_stopped = False
-        """Whether a refusal has stopped the queue: nothing more is sent."""
-        self.refusal = ""
-        """The reason of the last refusal."""
+class Publishing:
+    """The publish queues of one client, over all its connections."""
 
-    @property
-    def settled(self) -> int:
-        """Sequence number up to which every message was acknowledged, refused or lost."""
-        first = self._wire[0] if self._wire else self._runs[0] if self._runs else None
-        return self.published if first is None else first.first - 1
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._queues: dict[str, PublishQueue] = {}
+        self._found: dict[str, PublishQueue] = {}
+        """The queues by what applications call them: also by the empty name, once a pubend has been chosen."""
+        self.identity = b""
+        """The publisher's identity, by which it chooses a pubend."""
+        self._broker = self._overlay = ""
+        self._credit_bytes = 0
+        """The window of each pubend on the present connection; 0 without one."""
+        self._is_complete = False
+        self._awaited: str | None = None
+        """The pubend that somebody wants to publish to, and the broker does not know yet."""
+        self.places: dict[str, PubendPlace] = {}
+        """The pubends that the present broker knows, or the last one knew."""
+        self.find = self._found.get
+        """The queue for a pubend that was published to before; None if ``queue_for`` has to look for it."""
+        self.events: list[events.ClientEvent] = []
+        """What is to be told to the program."""
+        self._refusals = events.Refusals()
 
-    @property
-    def window_bytes(self) -> int:
-        """How many bytes may be unacknowledged while the broker holds publishers back; 0 for all the credit."""
-        return self._window_bytes
+    def __iter__(self) -> Iterator[PublishQueue]:
+        return iter(self._queues.values())
 
-    @window_bytes.setter
-    def window_bytes(self, window_bytes: int) -> None:
-        self._window_bytes = window_bytes
-        self._measure()
+    # What the application asks for.
 
-    def has_room(self, size: int, *, beside: int = 0) -> bool:
-        """Whether a message of this size may be queued; one that is larger than the window goes alone.
+    def queue_for(self, pubend: str) -> PublishQueue | None:
+        """The queue for a pubend, or for the one that the client chooses if the name is empty.
 
-        ``beside`` are bytes that were given room before, and are not queued yet.
+        None while nobody can tell which there are. Raises ``UnknownPubendError`` if there is none of that name.
         """
-        return size + beside <= self._room or (not self.queued_bytes and not beside and self._window_is_empty())
+        found = self._found.get(pubend)
+        if found is not None:
+            return found
+        if len(pubend) > _PUBEND_CHARS_MAX:
+            raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
+        name = pubend or self._choice()
+        if name not in self.places:
+            if self._credit_bytes and self._is_complete:
+                raise UnknownPubendError(self._problem_with(pubend))
+            self._awaited = pubend
+            return None
+        self._awaited = None
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = PublishQueue(
+                name,
+                linger_ms=self._settings.linger_ms,
+                batch_bytes=self._settings.batch_bytes,
+                numbered=self._settings.published_to(name),
+                stop_at_refusal=self._settings.stop_at_refusal,
+            )
+            self._open(queue, now_ms=0)
+        self._found[pubend] = self._found[name] = queue
+        return queue
 
-    def put(self, body: bytes, pubend: str = "", *, now_ms: int, had_room: bool = False) -> bool:
-        """Queues a message; returns whether there is a batch to send.
+    def _choice(self) -> str:
+        """Chooses a pubend: of those with the most weight for this publisher, or nobody's if there is none."""
+        candidates = [name for name, place in self.places.items() if place.is_guaranteed] or list(self.places)
+        near = [name for name in candidates if self.places[name].broker == self._broker]
+        if near and self._settings.choice == "near":
+            candidates = near
+        # By the highest of hashes: if a pubend comes or goes, only those that choose it now or chose it then move.
+        return max(candidates, key=lambda name: (_weight(self.identity, name), name), default="")
 
-        One that had room may exceed a window that has shrunk since; it waits, as those queued before it do.
-        """
-        size = len(body)
-        assert size <= self._room or had_room or self.has_room(size), f"no room for {size} bytes"
-        run = self._runs[-1] if self._runs else None
-        if run is None or run.was_sent or run.pubend != pubend or run.size + size > self._batch_bytes:
-            check_pubend(pubend)
-            run = _Run(self.published + 1, pubend, [], 0)
-            self._runs.append(run)
-        self.published += 1
-        run.bodies.append(body)
-        run.size += size
-        self.queued_bytes += size
-        self._room -= size
-        if self._due_ms is None:
-            self._due_ms = now_ms + self._linger_ms
-        return (now_ms >= self._due_ms or self.queued_bytes >= self._batch_bytes) and not self.is_stopped
+    def _problem_with(self, pubend: str) -> str:
+        names = sorted(self.places)
+        shown = ", ".join(names[:_SHOWN_MAX]) + (", ..." if len(names) > _SHOWN_MAX else "")
+        if not pubend:
+            return f"overlay {self._overlay} has no pubends"
+        return f"overlay {self._overlay} has no pubend {pubend!r}; there are: {shown or 'none'}"
 
     def hurry(self, *, now_ms: int) -> None:
         """Makes all waiting messages due now, and asks the broker to acknowledge them at once."""
-        self._asks = bool(self._wire or self._runs)
-        if self._runs:
-            self._due_ms = now_ms
+        for queue in self:
+            queue.hurry(now_ms=now_ms)
 
-    def next_deadline(self) -> int | None:
-        """When to take the next batch; None if nothing waits, or nothing may be sent before an acknowledgement."""
-        return (
-            self._due_ms
-            if self._runs and not self.is_stopped and self._may_send(len(self._runs[0].bodies[0]))
-            else None
-        )
+    def rest(self, *, now_ms: int) -> bool:
+        """Sends nothing more to pubends that do not recognise repetitions; returns whether nothing is on its way there.
 
-    def is_due(self, now_ms: int) -> bool:
-        """Whether a batch is to be sent."""
-        if self.is_stopped:
-            return False
-        return self._due_ms is not None and (now_ms >= self._due_ms or self.queued_bytes >= self._batch_bytes)
+        What is on the wire to them could not be sent again on another connection.
+        """
+        moving = [queue for queue in self if not queue.is_guaranteed and (queue.has_sent or queue.is_resting)]
+        for queue in moving:
+            if not queue.is_resting:
+                queue.is_resting = True
+                queue.hurry(now_ms=now_ms)
+        return not any(queue.has_sent for queue in moving)
 
-    def take(self, *, now_ms: int) -> list[Publish]:
+    def go_on(self) -> None:
+        """Ends the rest: the client stays where it is."""
+        for queue in self:
+            queue.is_resting = False
+
+    def mark(self) -> Mark:
+        """How many messages were published to each pubend so far."""
+        return {name: queue.published for name, queue in self._queues.items()}
+
+    def is_settled(self, mark: Mark) -> bool:
+        """Whether everything up to a mark is acknowledged, refused or lost."""
+        return all(self._queues[name].settled >= count for name, count in mark.items())
+
+    def is_stopped_at(self, mark: Mark) -> bool:
+        """Whether a refusal keeps some of the messages up to a mark from ever being sent."""
+        return any(queue.is_stopped and queue.settled < mark.get(name, 0) for name, queue in self._queues.items())
+
+    # Events of the connection.
+
+    def on_welcome(self, welcome: Welcome, *, now_ms: int) -> None:
+        """There is a new connection: pubends that recognise what they have are sent everything again."""
+        self._broker, self._overlay = welcome.broker, welcome.overlay
+        self._credit_bytes = welcome.credit_bytes
+        own = {name: PubendPlace(welcome.broker, name not in welcome.best_effort) for name in welcome.pubends}
+        self.places = own | _places(welcome.others)
+        self._is_complete = welcome.is_complete
+        for queue in self:
+            self._open(queue, now_ms=now_ms)
+        self._give_up_unknown()
+
+    def on_places(self, frame: PubendPlaces, *, now_ms: int) -> None:
+        """The pubends of the overlay have changed."""
+        # Not in place: applications may look at it in another thread.
+        kept = {name: place for name, place in self.places.items() if name not in frame.gone}
+        self.places = kept | _places(frame.added)
+        self._is_complete = frame.is_complete
+        for queue in self:
+            place = self.places.get(queue.pubend)
+            if not queue.is_open:
+                self._open(queue, now_ms=now_ms)
+            elif place is not None:
+                # If it has changed, the broker wants everything again, and what cannot be recognised is lost then.
+                queue.is_guaranteed = place.is_guaranteed
+        self._give_up_unknown()
+
+    def _open(self, queue: PublishQueue, *, now_ms: int) -> None:
+        place = self.places.get(queue.pubend)
+        if place is not None and self._credit_bytes:
+            is_near = place.broker == self._broker
+            queue.open(
+                credit_bytes=self._credit_bytes if is_near else carried_credit(self._credit_bytes),
+                is_guaranteed=place.is_guaranteed,
+                now_ms=now_ms,
+                # What was sent to another overlay may be there, and this one would not recognise it.
+                recognises=queue.overlay in ("", self._overlay),
+            )
+            queue.overlay = self._overlay
+
+    def _give_up_unknown(self) -> None:
+        """Settles messages to pubends that do not exist any more; the next message is for another one."""
+        if not self._is_complete:
+            return
+        for name, queue in self._queues.items():
+            queue.problem = "" if name in self.places else self._problem_with(name)
+            if queue.problem:
+                self.fail(queue)
+        for name in [name for name, queue in self._found.items() if queue.pubend not in self.places]:
+            del self._found[name]
+
+    def fail(self, queue: PublishQueue) -> None:
+        """Settles everything that waits in a queue whose pubend does not exist any more."""
+        refused = queue.refused
+        queue.fail(queue.problem)
+        if queue.refused > refused:
+            self.events += self._refusals.add(queue.pubend, queue.problem, queue.refused - refused)
+
+    def on_frame(self, frame: PublishAck | HeldBack | Refused | Rewind, *, now_ms: int) -> None:
+        """The broker says something about the messages to a pubend."""
+        queue = self._queues.get(frame.pubend)
+        if queue is None:
+            raise ProtocolError(f"{type(frame).__name__} names pubend {frame.pubend!r}, to which nothing was published")
+        match frame:
+            case PublishAck(sequence, credit_bytes):
+                queue.on_ack(sequence, credit_bytes)
+            case HeldBack(reason, window_bytes):
+                self._tell_held_back(queue, reason)
+                queue.hold_back(reason, window_bytes)
+            case Refused():
+                queue.on_refused(frame.number, frame.reason, frame.count)
+                self.events += self._refusals.add(frame.pubend, frame.reason, frame.count)
+            case Rewind(number, answer_to):
+                queue.on_rewind(number, answer_to, frame.credit_bytes, now_ms=now_ms)
+
+    def on_disconnected(self) -> None:
+        """The connection is gone."""
+        self._credit_bytes = 0
+        for queue in self:
+            queue.close()
+
+    def _tell_held_back(self, queue: PublishQueue, reason: str) -> None:
+        """Tells the program when messages begin to wait, and when they no longer do; not each change of the reason."""
+        if reason and not queue.held_back:
+            self.events.append(events.HeldBack(queue.pubend, reason))
+        elif queue.held_back and not reason:
+            self.events.append(events.Released(queue.pubend))
+
+    def take_events(self) -> list[events.ClientEvent]:
+        """Hands over what is to be told to the program."""
+        told, self.events = self.events, []
+        return told
+
+    # What is to be sent, and when.
+
+    def take(self, *, now_ms: int) -> list[Frame]:
         """The frames to send now."""
-        frames: list[Publish] = []
-        while self.is_due(now_ms) and (run := self._take_run()) is not None:
-            run.was_sent = True
-            frames.append(Publish(run.first, run.bodies, run.pubend))
-            self._wire.append(run)
-            self._wire_bytes += run.size
-            self._sent = max(self._sent, run.last)
-            self._credit -= run.size
-            self.queued_bytes -= run.size
-            if not self._runs:
-                self._due_ms = None
-        self._measure()
-        if self._asks and not self._runs and self._credit_full:
-            # A frame without messages asks the broker to acknowledge what it has.
-            frames.append(Publish(self._sent + 1, []))
-            self._asks = False
+        frames: list[Frame] = []
+        for queue in self:
+            frames += queue.take_answers()
+            frames += queue.take(now_ms=now_ms)
         return frames
 
-    def on_welcome(self, *, credit_bytes: int, now_ms: int, recognises: Callable[[str], bool] = _never) -> None:
-        """A new connection, with this window; pubends that recognise repetitions are first sent everything again."""
-        assert not self._credit_full, "the last connection has not been given up"
-        self._credit = self._credit_full = credit_bytes
-        outstanding = [*self._wire, *self._runs]
-        kept = [run for run in outstanding if not run.was_sent or recognises(run.pubend)]
-        for run in outstanding:
-            if run.was_sent and not recognises(run.pubend):
-                self.lost += len(run.bodies)
-                self._fail(run, "")
-        self._wire.clear()
-        self._wire_bytes = self._window_bytes = 0
-        self._runs = deque(kept)
-        self.queued_bytes = sum(run.size for run in kept)
-        self._measure()
-        if not kept:
-            self._due_ms, self._asks = None, False
-        elif kept[0].was_sent:
-            self._due_ms = now_ms
+    def next_deadline(self) -> int | None:
+        """When to take the next batch."""
+        earliest_ms: int | None = None
+        for queue in self:
+            due_ms = queue.next_deadline()
+            if due_ms is not None and (earliest_ms is None or due_ms < earliest_ms):
+                earliest_ms = due_ms
+        return earliest_ms
 
-    def on_ack(self, sequence: int, credit_bytes: int) -> None:
-        """The broker acknowledges everything up to a sequence number, and gives credit back."""
-        if sequence > self._sent or credit_bytes < 0:
-            raise ProtocolError(f"message {sequence} is acknowledged, but only {self._sent} were sent")
-        self._wire_bytes -= self._settle(self._wire, sequence)
-        if not self._wire and self._runs and self._runs[0].was_sent:
-            # The broker remembers more from our last connection than we have sent again on this one.
-            self.queued_bytes -= self._settle(self._runs, sequence)
-            if not self._runs:
-                self._due_ms = None
-        self._credit += credit_bytes
-        self._measure()
+    # Outcomes.
 
-    def on_refused(self, first: int, reason: str, count: int = 1) -> None:
-        """The broker refuses these messages; an acknowledgement will give the credit back."""
-        last = first + count - 1
-        if not 0 < first <= last <= self._sent:
-            raise ProtocolError(f"message {last} is refused, but only {self._sent} were sent")
-        # Settled now: if they were sent again on another connection, they would be refused and counted again.
-        kept: deque[_Run] = deque()
-        for run in self._wire:
-            if run.last < first or run.first > last:
-                kept.append(run)
-                continue
-            before, refused, behind = run.parted(first, last)
-            kept += [each for each in (before, behind) if each.bodies]
-            self._wire_bytes -= refused.size
-            self.refused += len(refused.bodies)
-            self._fail(refused, reason)
-        self._wire = kept
-        self._measure()
-        self.refusal = reason
-        if self._stop_at_refusal:
-            # The refusal is not confirmed either, so the broker takes nothing that is on the wire after it.
-            self.is_stopped = True
-        else:
-            self._confirms = max(self._confirms, last)
+    @property
+    def held_back(self) -> str:
+        """Why messages have to wait, to the first pubend where they do; empty if they do not."""
+        reason = next((queue.held_back for queue in self if queue.held_back), "")
+        if reason or self._awaited is None or not self._credit_bytes:
+            return reason
+        wanted = f"pubend {self._awaited!r}" if self._awaited else "any pubend"
+        return f"broker {self._broker} does not know {wanted} yet"
 
-    def take_confirmations(self) -> list[RefusedAck]:
-        """The confirmation of the refusals that have come in, which the broker waits for."""
-        confirms, self._confirms = self._confirms, 0
-        return [RefusedAck(confirms)] if confirms else []
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a refusal has stopped one of the queues."""
+        return any(queue.is_stopped for queue in self)
+
+    @property
+    def refusal(self) -> str:
+        """The reason of the last refusal at some pubend."""
+        return next((queue.refusal for queue in self if queue.refusal), "")
+
+    @property
+    def published(self) -> int:
+        """Messages accepted from the application."""
+        return sum(queue.published for queue in self)
+
+    @property
+    def settled(self) -> int:
+        """Messages before the first one to each pubend that is not acknowledged, refused or lost."""
+        return sum(queue.settled for queue in self)
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages that a broker has acknowledged."""
+        return sum(queue.acknowledged for queue in self)
+
+    @property
+    def refused(self) -> int:
+        """Messages that a broker refused."""
+        return sum(queue.refused for queue in self)
+
+    @property
+    def lost(self) -> int:
+        """Messages that may be lost."""
+        return sum(queue.lost for queue in self)
 
     def take_failures(self) -> list[Failure]:
-        """The messages that were refused or lost since the last call, in the order in which that became known."""
-        failures, self._failures = self._failures, []
-        return failures
+        """The messages that were refused or lost since the last call."""
+        return [failure for queue in self for failure in queue.take_failures()]
 
     def abandon(self) -> None:
         """Settles everything outstanding as lost: nobody will acknowledge it any more."""
-        for run in (*self._wire, *self._runs):
-            self.lost += len(run.bodies)
-            self._fail(run, "")
-        self._wire.clear()
-        self._runs.clear()
-        self._wire_bytes = self.queued_bytes = 0
-        self._measure()
-        self._due_ms, self._asks = None, False
-
-    def _fail(self, run: _Run, reason: str) -> None:
-        numbered = enumerate(run.bodies, start=run.first)
-        self._failures += [Failure(number, body, reason) for number, body in numbered]
-
-    def on_disconnected(self) -> None:
-        """The connection is gone; the next one decides what becomes of the messages that were on the wire."""
-        self._credit = self._credit_full = 0
-        self._confirms = 0
-        self._measure()
-
-    def _measure(self) -> None:
-        """Notes how much may be queued, after a change of the credit, the window, or what is outstanding."""
-        self._room = min(self._credit, self._window_left()) - self.queued_bytes
-
-    def _take_run(self) -> _Run | None:
-        """The first messages to one pubend for which there is credit: usually the whole run."""
-        run = self._runs[0]
-        room = min(self._credit, self._window_left())
-        if run.size <= room:
-            return self._runs.popleft()
-        size, count = 0, 0
-        for body in run.bodies:
-            if size + len(body) > room:
-                break
-            size += len(body)
-            count += 1
-        if count == 0 and self._window_is_empty():
-            size, count = len(run.bodies[0]), 1
-        if count == 0:
-            return None
-        return self._runs.popleft() if count == len(run.bodies) else run.cut(count, size)
-
-    def _settle(self, runs: deque[_Run], sequence: int) -> int:
-        """Removes acknowledged messages, maybe only a part of a frame; returns the number of bytes."""
-        settled_bytes = 0
-        while runs and runs[0].first <= sequence:
-            count = min(len(runs[0].bodies), sequence - runs[0].first + 1)
-            if count == len(runs[0].bodies):
-                settled_bytes += runs.popleft().size
-            else:
-                size = sum(map(len, runs[0].bodies[:count]))
-                runs[0].cut(count, size)
-                settled_bytes += size
-            self.acknowledged += count
-        return settled_bytes
-
-    def _may_send(self, size: int) -> bool:
-        return size <= min(self._credit, self._window_left()) or self._window_is_empty()
-
-    def _window_left(self) -> int:
-        return self._window_bytes - self._wire_bytes if self._window_bytes else self._credit
-
-    def _window_is_empty(self) -> bool:
-        if self._wire or not self._credit_full:
-            return False
-        # A window narrower than a message lets one go at a time, if there is credit for the window at all.
-        return self._credit >= self._credit_full or 0 < self._window_bytes <= self._credit
+        for queue in self:
+            queue.abandon()
 
     def check_invariants(self) -> None:
-        """Fails if the numbers do not add up."""
-        outstanding = [*self._wire, *self._runs]
-        assert self.queued_bytes == sum(run.size for run in self._runs)
-        assert self._room == min(self._credit, self._window_left()) - self.queued_bytes
-        assert self._wire_bytes == sum(run.size for run in self._wire)
-        assert all(run.size == sum(map(len, run.bodies)) and run.bodies for run in outstanding)
-        assert all(run.was_sent == (run.last <= self._sent) for run in outstanding)
-        assert all(one.last < other.first for one, other in pairwise(outstanding))
-        assert self.acknowledged + self.lost + _count(outstanding) <= self.published
-        assert (self._due_ms is None) == (not self._runs)
-        assert self.settled <= self.published
+        """Fails if a queue is not sound."""
+        for queue in self:
+            queue.check_invariants()
 
 
-def check_pubend(pubend: str) -> None:
-    """Refuses a name that no pubend can have, since it is too long."""
-    if len(pubend) > _PUBEND_CHARS_MAX:
-        raise LimitError("the name of the pubend, in characters,", len(pubend), _PUBEND_CHARS_MAX)
+def _places(told: Iterable[tuple[str, str, bool]]) -> dict[str, PubendPlace]:
+    return {name: PubendPlace(broker, is_guaranteed) for name, broker, is_guaranteed in told}
 
 
-def _count(runs: Iterable[_Run]) -> int:
-    return sum(len(run.bodies) for run in runs)
-
-
-def recogniser(before: Welcome | None, now: Welcome) -> Callable[[str], bool]:
-    """Tells which pubends recognise messages from before this welcome if they are sent again.
-
-    Only those that guarantee delivery now and did then: a best-effort pubend remembers nobody's numbers, and a
-    guaranteed pubend of the same name cannot know what the best-effort one passed on.
-    """
-    if before is None or (before.broker, before.overlay) != (now.broker, now.overlay):
-        return _never
-    # Where the broker chooses the pubend, it must choose as before: one does not recognise what another has.
-    guaranteed = [[each for each in welcome.pubends if each not in welcome.best_effort] for welcome in (before, now)]
-    chooses_alike = guaranteed[0] == guaranteed[1] != []
-
-    def recognises(pubend: str) -> bool:
-        if pubend:
-            return pubend not in before.best_effort and pubend not in now.best_effort
-        return chooses_alike
-
-    return recognises
+def _weight(identity: bytes, pubend: str) -> bytes:
+    return blake2b(identity + b"\0" + pubend.encode(), digest_size=8).digest()
 
 
 class Identifying:
@@ -411,6 +359,10 @@ class Identifying:
             after = self._last if self._last is not None and self._last.publisher == welcome.publisher else None
             self._ids = MessageIdSource(welcome.publisher, welcome.broker_number, after=after)
             self._ids.adjust(skew_ms)
+
+    def broker_ms(self, wall_ms: int) -> int:
+        """The time by the clock of the broker that gave the last number."""
+        return wall_ms + (self._ids.skew_ms if self._ids is not None else 0)
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""

@@ -8,11 +8,12 @@ from typing import ClassVar
 import msgspec
 
 from penstock.model.body import MalformedBodyError, decode_attributes, decode_id
+from penstock.model.expiry import EXPIRES, expires_at_ms
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.model.values import AttributeValue
 from penstock.protocol.frames import Deliver, is_guaranteed_number
 
-__all__ = ["BestEffortReceived", "Received", "received_from"]
+__all__ = ["BestEffortReceived", "HandedOut", "Received", "received_from"]
 
 
 # A struct, since it is made without running any Python, and not tracked by the garbage collector: all it refers to are
@@ -41,11 +42,18 @@ class Received(msgspec.Struct, eq=False, gc=False):
     """Whether its tick is a position in the pubend's stream, so that a lower tick means an earlier message."""
 
     @property
+    def attempt(self) -> int:
+        """How often it was handed out, this time included; only messages of groups come more than once."""
+        return 1
+
+    @property
     def attributes(self) -> dict[str, AttributeValue]:
         """Attribute values by name; all subscriptions of the client that got the message share this dict."""
         attributes = self._attributes
         if attributes is None:
             attributes = self._attributes = decode_attributes(self.body)
+            # As ``expires_at_ms``: an application that publishes these attributes again could not set it.
+            attributes.pop(EXPIRES, None)
         return attributes
 
     @property
@@ -70,6 +78,11 @@ class Received(msgspec.Struct, eq=False, gc=False):
         """When it was published, by the publisher's clock adjusted to its broker's."""
         return self.id.timestamp_ms
 
+    @property
+    def expires_at_ms(self) -> int | None:
+        """When brokers stop to deliver it, by the same clock; None if it does not expire."""
+        return expires_at_ms(self.body, decode_attributes(self.body))
+
     def __repr__(self) -> str:
         return f"<Received {self.id} from {self.pubend}: {self.attributes!r} and {len(self.payload):,} bytes>"
 
@@ -90,6 +103,13 @@ class BestEffortReceived(Received, eq=False, gc=False):
     """A message from a pubend that guaranteed nothing when it sent the message."""
 
     is_guaranteed: ClassVar[bool] = False
+
+
+class HandedOut(Received, eq=False, gc=False):
+    """A message that was handed to a member of a group."""
+
+    attempt: int = 1
+    """How often it was handed out, this time included."""
 
 
 def received_from(frame: Deliver, pubend: str) -> list[Received]:

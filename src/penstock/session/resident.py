@@ -1,14 +1,14 @@
 """The client's conversation with its present broker, which outlives the connection.
 
 Subscriptions are sent again on every new connection, under their old numbers and with their present positions. So are
-waiting messages, and those that were on the wire if the broker is the same and recognises what it has: all connections
-of a session state the same publisher. Open questions are dropped when the connection is lost; until then some are
+waiting messages, and those that were on the wire to pubends that recognise what they have: all connections of a session
+state the same publisher. Open questions are dropped when the connection is lost; until then some are
 repeated at intervals, since they or their answers may get lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -23,16 +23,21 @@ from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Frame, Welcome
 from penstock.session.changes import Answer, Changes
 from penstock.session.inbox import Inbox, Lag, Wanted
 from penstock.session.inboxes import Inboxes, learn_names, subscribe_frame
+from penstock.session.last_values import AGAIN_MS, PAUSE_MS
 from penstock.session.leaver import Leaver
 from penstock.session.moves import Moves, Subscribing
 from penstock.session.newcomer import SILENT_HEARTBEATS, Newcomer
 from penstock.session.positions import LostTicks
-from penstock.session.publishing import Identifying, PublishQueue, recogniser
+from penstock.session.publishing import Identifying, Publishing
 from penstock.session.settings import ClientSettings
 
 __all__ = ["Asked", "Resident"]
 
+_LATE: Final = 2**62
+"""A time by which everything is due."""
 _REASON_CHARS_MAX: Final = 500
+_SCANS_MAX: Final = 4
+"""Most scans of logs at a time; a broker takes no more than 16 requests of a client."""
 _State: TypeAlias = Literal["down", "greeting", "up"]
 
 
@@ -52,10 +57,11 @@ class Resident:
         self._settings = settings
         who = (PROTOCOL_VERSION, "client", name, overlay)
         self._hello = f.Hello(*who, credential=token, publisher=b"", pinned=settings.pinned)
+        self.publishing: Final = Publishing(settings)
+        self._inboxes = Inboxes(settings)
         self.become(name, publisher)
         self._state: _State = "down"
         self._outgoing: list[Frame] = []
-        self._inboxes = Inboxes(settings)
         self.moves: Final = Moves(self._inboxes)
         self._subscribing = Subscribing(self._inboxes, self.moves)
         self._pubends: dict[int, str] = {}
@@ -63,25 +69,18 @@ class Resident:
         self.stamp = self._identifying.stamp
         """Puts the identifier of a message to be published now before its encoded rest; returns it and the whole."""
         self._asked = Asked()
-        self._flushed = 0
+        self._scanning: dict[int, Inbox] = {}
+        """Subscriptions that read logs before they begin, by the number of the question that is open."""
+        self._wall_ms = 0
+        self._flushed: Mapping[str, int] = {}
         self._heartbeat_ms = 0
         self._sent_ms = self._heard_ms = 0
-        self.publishing: Final = PublishQueue(
-            linger_ms=settings.linger_ms,
-            batch_bytes=settings.batch_bytes,
-            published=settings.published,
-            stop_at_refusal=settings.stop_at_refusal,
-        )
-        self.publish = self.publishing.put
-        """Queues a message, for which there must be or have been room; returns whether there is a batch to send."""
         self.welcome: Welcome | None = None
         """The welcome of the broker that was connected last."""
         self.received = 0
         """Messages delivered to this client."""
         self.writable = True
         """Whether the shell can write; while it cannot, no frames are taken and batches grow."""
-        self.held_back = ""
-        """Why the broker makes its publishers wait; empty if it does not."""
 
     @property
     def is_up(self) -> bool:
@@ -100,11 +99,13 @@ class Resident:
 
     def become(self, name: str, publisher: bytes) -> None:
         """Takes a name and a publisher's identity; one that the application chose in the settings takes precedence."""
-        self._hello = structs.replace(self._hello, name=name, publisher=self._settings.publisher or publisher)
+        self.publishing.identity = self._settings.publisher or publisher
+        self._inboxes.member = publisher
+        self._hello = structs.replace(self._hello, name=name, publisher=self.publishing.identity)
 
     def forget_connection(self) -> None:
         """Drops the connection and unread messages, which belong to somebody else."""
-        for inbox in self.on_disconnected().inboxes.values():
+        for inbox in (*self.on_disconnected().inboxes.values(), *self._inboxes.paused):
             inbox.clear()
 
     # What the application asks for.
@@ -113,7 +114,10 @@ class Resident:
         """Makes a subscription."""
         inbox = self._inboxes.add(wanted)
         if self.is_up:
-            self._outgoing.append(subscribe_frame(inbox))
+            if inbox.last_values is None:
+                self._outgoing.append(subscribe_frame(inbox))
+            else:
+                self._scan(now_ms=self._heard_ms)
         return inbox
 
     def unsubscribe(self, inbox: Inbox, *, is_done: bool = False) -> None:
@@ -126,13 +130,33 @@ class Resident:
         inbox.withdraw()
         if inbox.is_over or inbox.state == "closing":
             return
-        if self.is_up:
+        if self.is_up and inbox.state != "paused" and inbox.last_values is None:
+            if inbox.work is not None:
+                self._outgoing += inbox.work.take(inbox.number, now_ms=_LATE)
             self._inboxes.close(inbox)
             self._outgoing.append(f.Unsubscribe(inbox.number))
         else:
             self._inboxes.forget(inbox)
         self.moves.withdraw(inbox)
         self.on_taken(inbox)
+
+    def pause(self, inbox: Inbox) -> None:
+        """Withdraws a subscription, but keeps its positions and its unread messages; what was read is acknowledged."""
+        if inbox.state not in ("asked", "ready"):
+            return
+        if self.is_up:
+            self._outgoing += self._last_words(inbox, is_done=False)
+            self._outgoing.append(f.Unsubscribe(inbox.number))
+        self.moves.withdraw(inbox)
+        self._inboxes.pause(inbox)
+
+    def resume(self, inbox: Inbox) -> None:
+        """Asks for a paused subscription again, from where it was; it gets another number."""
+        if inbox.state != "paused":
+            return
+        self._inboxes.resume_paused(inbox)
+        if self.is_up:
+            self._outgoing.append(subscribe_frame(inbox))
 
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""
@@ -143,7 +167,7 @@ class Resident:
 
         Asks once on each connection: a broker that cannot acknowledge yet would be asked for ever.
         """
-        self._flushed = self.publishing.published
+        self._flushed = self.publishing.mark()
         self.publishing.hurry(now_ms=now_ms)
 
     def ask(self, question: Callable[[int], Frame], *, again_ms: int | None = None, now_ms: int) -> int:
@@ -176,6 +200,11 @@ class Resident:
         self.writable = True
         for inbox in self._inboxes:
             self._outgoing += self._last_words(inbox, is_done=is_done)
+            if inbox.work is not None and self.is_up:
+                # Others get at once what the application has not read.
+                inbox.withdraw()
+                self._outgoing += inbox.work.take(inbox.number, now_ms=_LATE)
+                self._outgoing.append(f.Unsubscribe(inbox.number))
 
     # Events of the connection.
 
@@ -189,15 +218,17 @@ class Resident:
 
     def on_frames(self, frames: Iterable[Frame], *, now_ms: int, wall_ms: int) -> Changes:
         """Frames from the broker; raises ``ProtocolError`` at one that a broker may not send."""
-        self._heard_ms = now_ms
+        self._heard_ms, self._wall_ms = now_ms, wall_ms
         changes = Changes()
         inboxes = changes.inboxes
         for frame in frames:
             if type(frame) is Deliver:
                 self.moves.deliver_all(frame, self._pubend(frame.pubend), inboxes)
                 self.received += len(frame.bodies)
+            elif type(frame) is f.Handed and self._state == "up":
+                self.received += self._inboxes.take_in(frame, inboxes)
             elif self._state == "up":
-                self._on_frame(frame, changes)
+                self._on_frame(frame, changes, now_ms)
             else:
                 self._on_greeting(frame, changes, wall_ms)
         if inboxes:
@@ -209,6 +240,7 @@ class Resident:
     def on_disconnected(self) -> Changes:
         """The connection is gone; the next one repeats what must be said again."""
         self._asked.clear()
+        self._scanning.clear()
         self.moves.forget_claims()
         # All are woken: some may have got messages just before the connection broke.
         return Changes(publishing=True, lost=True, inboxes=self._let_go())
@@ -217,7 +249,6 @@ class Resident:
         self._state = "down"
         self._outgoing = []
         self._pubends = {}
-        self.held_back = ""
         self.publishing.on_disconnected()
         return self._inboxes.on_disconnected()
 
@@ -251,11 +282,17 @@ class Resident:
         self._pubends, self.writable = newcomer.pubends, newcomer.writable
         self._sent_ms, self._heard_ms = newcomer.sent_ms, newcomer.heard_ms
         self._greet(welcome, newcomer.skew_ms)
-        self.held_back, self.publishing.window_bytes = newcomer.held_back.reason, newcomer.held_back.window_bytes
+        for places in newcomer.places:
+            self.publishing.on_places(places, now_ms=self._heard_ms)
         self.received += newcomer.received
         self._inboxes.resume(newcomer.pubends, newcomer.confirmed, newcomer.begun)
-        late = [subscribe_frame(inbox) for inbox in self._inboxes if inbox.number not in newcomer.asked]
+        late = [
+            subscribe_frame(inbox)
+            for inbox in self._inboxes
+            if inbox.number not in newcomer.asked and inbox.last_values is None
+        ]
         self._outgoing = [*newcomer.outgoing, moved, *late, *self._asked]
+        self._scan(now_ms=self._heard_ms)
         return leaver, changes
 
     def end_overlap(self) -> Changes:
@@ -274,7 +311,7 @@ class Resident:
         if self.is_up:
             frames += self._asked.take(now_ms=now_ms)
             frames += self._inboxes.reporting.take(now_ms=now_ms)
-            frames += self.publishing.take_confirmations()
+            frames += self._inboxes.verdicts(now_ms=now_ms)
             frames += self.publishing.take(now_ms=now_ms)
             if not frames and now_ms >= self._sent_ms + self._heartbeat_ms:
                 frames.append(f.Heartbeat(now_ms))
@@ -296,6 +333,7 @@ class Resident:
         for wish_ms in (
             self.publishing.next_deadline(),
             self._inboxes.reporting.next_deadline(),
+            self._inboxes.next_verdict(),
             self._asked.next_deadline(),
         ):
             if wish_ms is not None and wish_ms < earliest_ms:
@@ -326,41 +364,50 @@ class Resident:
         self._greet(frame, frame.now_ms - wall_ms)
         changes.publishing = True
         self._outgoing += self._inboxes.subscribes()
+        self._scan(now_ms=self._heard_ms)
 
     def _greet(self, frame: Welcome, skew_ms: int) -> None:
-        before, self.welcome = self.welcome, frame
+        self.welcome = frame
         self._state = "up"
         self._heartbeat_ms = frame.heartbeat_ms
         self._identifying.on_welcome(frame, skew_ms=skew_ms)
-        self.publishing.on_welcome(
-            credit_bytes=frame.credit_bytes, now_ms=self._heard_ms, recognises=recogniser(before, frame)
-        )
-        if self.publishing.settled < self._flushed:
+        self.publishing.on_welcome(frame, now_ms=self._heard_ms)
+        if not self.publishing.is_settled(self._flushed):
             self.publishing.hurry(now_ms=self._heard_ms)
 
-    def _on_frame(self, frame: Frame, changes: Changes) -> None:
+    def _on_frame(self, frame: Frame, changes: Changes, now_ms: int) -> None:
         match frame:
-            case f.PublishAck(sequence, credit_bytes):
-                self.publishing.on_ack(sequence, credit_bytes)
+            case f.PublishAck() | f.HeldBack() | f.Rewind():
+                self.publishing.on_frame(frame, now_ms=now_ms)
+                changes.publishing = True
+            case f.PubendPlaces():
+                self.publishing.on_places(frame, now_ms=now_ms)
                 changes.publishing = True
             case f.PubendNames(names):
                 learn_names(self._pubends, names)
                 self._inboxes.on_names(names)
             case f.Horizons():
                 self._subscribing.on_horizons(frame, self._pubend(frame.pubend), changes)
-            case f.HeldBack(reason, window_bytes):
-                self.held_back, self.publishing.window_bytes = reason, window_bytes
-                changes.publishing = True
             case f.Lost(number, first, last, numbers):
                 lost = LostTicks(self._pubend(number), first, last)
                 changes.missing += [lost] if self._inboxes.on_lost(lost, numbers) else []
+            case f.Outcomes():
+                self._inboxes.on_outcomes(frame, changes.inboxes)
             case f.Subscribed():
                 self._subscribing.on_subscribed(frame, changes)
             case f.Unsubscribed(number):
                 self._subscribing.end(number, changes)
             case f.Refused():
-                self._on_refused(frame, changes)
-            case f.StatusReply() | f.Forgotten() | f.SurveyReply() | f.LogAnswer() | f.TraceReply():
+                self._on_refused(frame, changes, now_ms)
+            case (
+                f.StatusReply()
+                | f.Forgotten()
+                | f.SurveyReply()
+                | f.LogAnswer()
+                | f.TraceReply()
+                | f.DurablesReply()
+                | f.InterestReply()
+            ):
                 self._answer(frame, changes)
             case _:
                 self._on_other(frame, changes)
@@ -374,9 +421,9 @@ class Resident:
         elif not isinstance(frame, f.Heartbeat):
             raise ProtocolError(f"a broker does not send {type(frame).__name__} to a client")
 
-    def _on_refused(self, frame: f.Refused, changes: Changes) -> None:
+    def _on_refused(self, frame: f.Refused, changes: Changes, now_ms: int) -> None:
         if frame.request == "publish":
-            self.publishing.on_refused(frame.number, frame.reason, frame.count)
+            self.publishing.on_frame(frame, now_ms=now_ms)
             changes.publishing = True
         elif frame.request in ("status", "forget", "read", "trace"):
             self._answer(frame, changes)
@@ -385,7 +432,42 @@ class Resident:
 
     def _answer(self, answer: Answer, changes: Changes) -> None:
         self._asked.settle(answer.number)
-        changes.answers.append(answer)
+        inbox = self._scanning.pop(answer.number, None)
+        if inbox is None:
+            changes.answers.append(answer)
+        else:
+            self._on_scanned(inbox, answer, changes)
+
+    # Scans of logs, before subscriptions begin.
+
+    def _scan(self, *, now_ms: int) -> None:
+        """Asks the next question of each scan that has none open, of a few at a time."""
+        asking = {inbox.number for inbox in self._scanning.values()}
+        for inbox in self._inboxes:
+            last_values = inbox.last_values
+            if last_values is None or inbox.number in asking:
+                continue
+            if len(self._scanning) >= _SCANS_MAX:
+                return
+            wait_ms = PAUSE_MS if last_values.pauses else 0
+            number, frame = self._asked.ask(last_values.question(), again_ms=AGAIN_MS, wait_ms=wait_ms, now_ms=now_ms)
+            self._scanning[number] = inbox
+            if not wait_ms:
+                self._outgoing.append(frame)
+
+    def _on_scanned(self, inbox: Inbox, answer: Answer, changes: Changes) -> None:
+        last_values = inbox.last_values
+        if last_values is not None and not inbox.is_over:
+            last_values.on_answer(answer, now_ms=self._identifying.broker_ms(self._wall_ms))
+            if last_values.problem:
+                self._subscribing.end(inbox.number, changes)
+                inbox.refuse(last_values.problem)
+            elif last_values.is_done:
+                inbox.begin_after(last_values)
+                self._outgoing.append(subscribe_frame(inbox))
+                changes.missing += last_values.lost
+                changes.inboxes[inbox.number] = inbox
+        self._scan(now_ms=self._heard_ms)
 
     def _last_words(self, inbox: Inbox, *, is_done: bool) -> list[f.Acknowledge]:
         if inbox.receipts is not None and is_done:
@@ -414,11 +496,16 @@ class Asked:
     def __iter__(self) -> Iterator[Frame]:
         return (question.frame for question in self._open.values())
 
-    def ask(self, question: Callable[[int], Frame], *, again_ms: int | None = None, now_ms: int) -> tuple[int, Frame]:
-        """Number a question, to be repeated every ``again_ms`` without an answer; returns its number and its frame."""
+    def ask(
+        self, question: Callable[[int], Frame], *, again_ms: int | None = None, wait_ms: int = 0, now_ms: int
+    ) -> tuple[int, Frame]:
+        """Number a question, to be repeated every ``again_ms`` without an answer; returns its number and its frame.
+
+        With ``wait_ms`` the frame is not to be sent yet: it is among those to repeat after that time.
+        """
         self._last_number += 1
         frame = question(self._last_number)
-        due_ms = None if again_ms is None else now_ms + again_ms
+        due_ms = None if again_ms is None else now_ms + (wait_ms or again_ms)
         self._open[self._last_number] = _Question(frame, again_ms, due_ms)
         return self._last_number, frame
 

@@ -16,16 +16,20 @@ from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame, Goodbye, Welcome
+from penstock.protocol.work_frames import Verdict
 from penstock.session.address import Address
 from penstock.session.changes import Changes
 from penstock.session.connecting import FINAL_CODES, Chance, Connecting
 from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
+from penstock.session.events import Connected, Disconnected, GaveUp
 from penstock.session.inbox import Inbox, Lag, Wanted
 from penstock.session.lines import Line, Lines
 from penstock.session.moving import Moving
-from penstock.session.publishing import PublishQueue
+from penstock.session.publishing import Publishing
+from penstock.session.received import HandedOut, Received
 from penstock.session.resident import Resident
 from penstock.session.settings import ClientSettings
+from penstock.session.work import Said
 
 __all__ = ["Session"]
 
@@ -56,11 +60,10 @@ class Session:
         self._connecting = Connecting(self._resident, self._lines, addresses, settings, chance)
         self._moving = Moving(self._resident, self._connecting, self._lines, settings)
         self._is_closed = self._has_told_end = False
-        self.publishing: Final[PublishQueue] = self._resident.publishing
+        self.publishing: Final[Publishing] = self._resident.publishing
         self.become = self._resident.become
-        # Without a layer in between: these are called for every message.
+        # Without a layer in between: it is called for every message.
         self.stamp = self._resident.stamp
-        self.publish = self._resident.publish
 
     # State.
 
@@ -76,8 +79,8 @@ class Session:
 
     @property
     def held_back(self) -> str:
-        """Why the broker makes its publishers wait; empty if it does not."""
-        return self._resident.held_back
+        """Why messages to some pubend have to wait; empty if they do not."""
+        return self._resident.publishing.held_back
 
     @property
     def line(self) -> int:
@@ -129,6 +132,15 @@ class Session:
         """Withdraws a subscription; if it is durable, what was read last counts if the application is done with it."""
         self._resident.unsubscribe(inbox, is_done=is_done)
 
+    def pause(self, inbox: Inbox) -> bool:
+        """Has the broker send nothing more for a subscription; returns whether the shell should read again."""
+        self._resident.pause(inbox)
+        return self._resident.reading
+
+    def resume(self, inbox: Inbox) -> None:
+        """Continues a paused subscription where it was; it gets another number."""
+        self._resident.resume(inbox)
+
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""
         return self._resident.identify(message, wall_ms=wall_ms)
@@ -153,6 +165,12 @@ class Session:
         """The application is done with messages of a durable subscription; returns whether to update the timer."""
         return self._resident.on_moved(inbox)
 
+    def judge(self, inbox: Inbox, message: Received, verdict: Verdict, delay_ms: int = 0, reason: str = "") -> Said:
+        """The application says what becomes of a message of a group; the shell asks for frames afterwards."""
+        assert inbox.work is not None, "not a member of a group"
+        assert isinstance(message, HandedOut), "not handed out"
+        return inbox.work.judge(message, verdict, delay_ms, reason)
+
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
         """How far the application is behind each pubend."""
         return self._resident.lag(inbox)
@@ -164,7 +182,7 @@ class Session:
     # Stimuli.
 
     def open(self, *, now_ms: int) -> Changes:
-        """Connects for the first time: every address is tried once; if none works, it may be called again."""
+        """Connects for the first time; if that has failed, it may be called again."""
         self._has_told_end = False
         self._connecting.open(now_ms=now_ms)
         return self._settle(Changes(), now_ms=now_ms)
@@ -185,17 +203,23 @@ class Session:
             changes = line.endpoint.on_frames(frames, now_ms=now_ms, wall_ms=wall_ms)
         except ProtocolError as error:
             changes = Changes()
+            # A broker of another version, or no broker at all.
+            line.is_hopeless = line.state == "greeting"
             self._fail(line, Goodbye("protocol", str(error)), changes, now_ms=now_ms)
         else:
             self._follow(line, changes, now_ms=now_ms)
         return self._settle(changes, now_ms=now_ms)
 
-    def on_lost(self, number: int, problem: str, *, now_ms: int) -> Changes:
-        """A line is gone or could not be made; ``problem`` is the reason, if the session did not end it itself."""
+    def on_lost(self, number: int, problem: str, *, now_ms: int, is_hopeless: bool = False) -> Changes:
+        """A line is gone or could not be made; ``problem`` is the reason, if the session did not end it itself.
+
+        It is hopeless if another attempt at the same address would fail in the same way.
+        """
         line = self._lines.forget(number)
         changes = Changes()
         if line is not None:
             if line.state != "ended":
+                line.is_hopeless = is_hopeless
                 self._end(line, problem, changes, now_ms=now_ms)
             if line is self._moving.leaving:
                 changes.join(self._moving.on_left(now_ms=now_ms))
@@ -230,7 +254,7 @@ class Session:
                 if line.is_due(now_ms):
                     self._lines.abort(line)
             elif line.is_due(now_ms):
-                self._end(line, f"no welcome within {self._settings.connect_ms} ms", changes, now_ms=now_ms)
+                self._end(line, f"no welcome within {line.patience_ms} ms", changes, now_ms=now_ms)
             elif line.state != "dialling" and line.endpoint.is_silent(now_ms=now_ms):
                 reason = "the broker was silent for too long"
                 self._fail(line, Goodbye("silent", reason), changes, now_ms=now_ms)
@@ -283,11 +307,13 @@ class Session:
             self._moving.on_order(changes.order, now_ms=now_ms)
         if changes.goodbye is not None:
             line.goodbye = changes.goodbye
+            line.is_hopeless = changes.goodbye.code == "protocol"
             self._end(line, "", changes, now_ms=now_ms)
         elif changes.welcome is not None:
             line.state, line.due_ms = "up", None
             if line is self._connecting.attempt:
-                self._connecting.on_welcome(line, now_ms=now_ms)
+                away_ms = self._connecting.on_welcome(line, now_ms=now_ms)
+                changes.events.append(Connected(changes.welcome.broker, str(line.address), away_ms))
 
     def _fail(self, line: Line, farewell: Goodbye, changes: Changes, *, now_ms: int) -> None:
         """Tells the broker why a line ends, and ends it."""
@@ -315,6 +341,14 @@ class Session:
                 changes.join(rescued)
             else:
                 self._connecting.on_lost(now_ms=now_ms)
+                self._tell_lost(line, changes, now_ms=now_ms)
+
+    def _tell_lost(self, line: Line, changes: Changes, *, now_ms: int) -> None:
+        """Says that the connection is lost, unless that is the end."""
+        if self._connecting.end is None and self.welcome is not None:
+            reason = line.goodbye.reason if line.goodbye is not None else line.problem
+            retry_ms = self._connecting.retry_ms(now_ms=now_ms)
+            changes.events.append(Disconnected(self.welcome.broker, str(line.address), reason, retry_ms))
 
     def _settle(self, changes: Changes, *, now_ms: int) -> Changes:
         """Continues a move, and collects what the shell has to do."""
@@ -325,9 +359,14 @@ class Session:
             self._come_back(changes, now_ms=now_ms)
         if self._lines.effects:
             changes.effects += self._lines.take_effects()
+        if self._connecting.events:
+            changes.events += self._connecting.take_events()
+        if self.publishing.events:
+            changes.events += self.publishing.take_events()
         if self._connecting.end is not None and not self._has_told_end:
             self._has_told_end = True
             changes.end = self._connecting.end
+            changes.events.append(GaveUp(str(changes.end)))
         return changes
 
     def _come_back(self, changes: Changes, *, now_ms: int) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from penstock.model.errors import MisuseError
 
-__all__ = ["ClientSettings"]
+__all__ = ["Choice", "ClientSettings"]
+
+Choice: TypeAlias = Literal["near", "hash"]
 
 _KIBIBYTE = 1024
 _PUBLISHER_BYTES_MAX = 32
@@ -32,6 +36,9 @@ class ClientSettings:
     """Time between acknowledgements of a durable subscription, unless very much was read; 0 for no pause."""
     connect_ms: int = 5_000
     """Time limit for one attempt to connect and be welcomed."""
+    connect_timeout_ms: int | None = 30_000
+    """How long opening a client tries to get its first connection, however many attempts that takes; 0 to try each
+    address once, None to try for ever. Afterwards ``give_up_ms`` counts."""
     close_ms: int = 5_000
     """How long closing waits for acknowledgements, and for the last bytes to leave."""
     backoff_first_ms: int = 50
@@ -44,12 +51,16 @@ class ClientSettings:
     """Whether nothing more is published after a message that the broker refuses. Then the broker has exactly those
     before it, and a program that numbers its messages durably can send the others again under the same numbers."""
     give_up_ms: int | None = None
-    """A client that has been without a connection for this long fails; None to try for ever."""
+    """A client that has lost its connection fails if it finds no other for this long; None to try for ever."""
     publisher: bytes = b""
     """Identity of the publisher, for programs that number their messages durably: a message that is sent again under
     the same number, even by another process, is taken once. If empty, the client makes up a random identity."""
-    published: int = 0
-    """Number of the last message that such a program has published: the next one gets the next number."""
+    published: int | Mapping[str, int] = 0
+    """Number of the last message that such a program has published to a pubend, or of each pubend by name: the next one
+    gets the next number."""
+    choice: Choice = "near"
+    """How to choose the pubend of messages for which the application names none: ``near`` for one of the broker's own,
+    if it has any, ``hash`` for one of all in the overlay. Either way by the publisher's identity, and only once."""
 
     def __post_init__(self) -> None:
         for each in ("batch_bytes", "queue_bytes", "queue_messages", "connect_ms", "close_ms", "backoff_first_ms"):
@@ -62,9 +73,17 @@ class ClientSettings:
             raise MisuseError(
                 f"backoff_max_ms {self.backoff_max_ms} is less than backoff_first_ms {self.backoff_first_ms}"
             )
-        if self.give_up_ms is not None and self.give_up_ms < 0:
-            raise MisuseError(f"give_up_ms {self.give_up_ms} is negative")
+        for each in ("give_up_ms", "connect_timeout_ms"):
+            if getattr(self, each) is not None and getattr(self, each) < 0:
+                raise MisuseError(f"{each} {getattr(self, each)} is negative")
+        if self.choice not in ("near", "hash"):
+            raise MisuseError(f"choice {self.choice!r} is neither 'near' nor 'hash'")
         if len(self.publisher) > _PUBLISHER_BYTES_MAX:
             raise MisuseError(f"publisher has {len(self.publisher)} bytes; at most {_PUBLISHER_BYTES_MAX} are allowed")
-        if self.published < 0 or (self.published and not self.publisher):
+        numbers = [self.published] if isinstance(self.published, int) else [*self.published.values()]
+        if any(each < 0 for each in numbers) or (any(numbers) and not self.publisher):
             raise MisuseError(f"published is {self.published}; it must not be negative, and needs a named publisher")
+
+    def published_to(self, pubend: str) -> int:
+        """Number of the last message that was published to a pubend before this client."""
+        return self.published if isinstance(self.published, int) else self.published.get(pubend, 0)

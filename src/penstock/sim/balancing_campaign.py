@@ -1,8 +1,9 @@
 """Campaigns against balancing: those against guaranteed delivery, with brokers that balance their load meanwhile.
 
-All brokers are edges of one cluster, whatever the overlay looks like. Their measurements are made up and change all the
-time, so that some broker always has load to give away. Brokers crash and links are cut in the middle of sessions. The
-laws stay the same: nothing lost, duplicated or out of order, and everything comes to rest.
+All brokers are edges of one cluster, whatever the overlay looks like; or roles follow the links, and heads share their
+own clients while clusters of edges balance. Their measurements are made up and change all the time, so that some broker
+always has load to give away. Brokers crash and links are cut in the middle of sessions. The laws stay the same: nothing
+lost, duplicated or out of order, and everything comes to rest.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _SETTINGS: Final = BalancingSettings(
     return_ms=1_500,
     inert_ms=1_000,
 )
+_WITH_HEADS: Final = replace(_SETTINGS, cluster="", role="", global_session_ms=2_000)
 _MEASURE_US: Final = 200_000
 _MESSAGES: Final = 4
 """Publications that brokers claim to get between two measurements."""
@@ -51,20 +53,23 @@ _HARMED: Final = 0.5
 """Probability that a broker in a session is harmed, at each blow."""
 
 
-def _balanced(settings: BrokerSettings, *, incarnation: int, rng: Rng, recovered: Recovered | None = None) -> Broker:
-    """A broker with balancing switched on."""
-    return Broker(replace(settings, balancing=_SETTINGS), incarnation=incarnation, rng=rng, recovered=recovered)
-
-
 class BalancingCampaign(DeliveryCampaign):
     """One seed's overlay, harm, sessions and healing."""
 
-    def __init__(self, seed: int | str, **options: Any) -> None:
-        """Draw an overlay as in the delivery campaign."""
-        super().__init__(seed, make_broker=_balanced, **options)
+    def __init__(self, seed: int | str, *, with_heads: bool = False, **options: Any) -> None:
+        """Draw an overlay as in the delivery campaign; with heads, brokers with several neighbours are heads."""
+        balancing = _WITH_HEADS if with_heads else _SETTINGS
+
+        def balanced(
+            settings: BrokerSettings, *, incarnation: int, rng: Rng, recovered: Recovered | None = None
+        ) -> Broker:
+            settings = replace(settings, balancing=balancing)
+            return Broker(settings, incarnation=incarnation, rng=rng, recovered=recovered)
+
+        super().__init__(seed, make_broker=balanced, **options)
         for broker in self.world.brokers.values():
             # Later changes start from these settings: a change of neighbours would otherwise switch balancing off.
-            broker.settings = replace(broker.settings, balancing=_SETTINGS)
+            broker.settings = replace(broker.settings, balancing=balancing)
         self._loads = self.world.workload
         self._slopes = dict.fromkeys(self.world.brokers, _SLOPES_NS[0])
         self._claimed: Counter[str] = Counter()
@@ -107,15 +112,16 @@ class BalancingCampaign(DeliveryCampaign):
         for broker in self.world.brokers.values():
             balancing = _core(broker).balancing
             assert balancing is not None
-            self.counts += Counter(balancing.balancer.counts)
-            if balancing.balancer.session is not None:
-                unrest = unrest or f"{broker.name} is still in a session"
+            for part in balancing.parts:
+                self.counts += Counter(part.counts)
+                if part.session is not None:
+                    unrest = unrest or f"{broker.name} is still in a session"
         return unrest
 
     @staticmethod
     def _is_busy(broker: SimBroker) -> bool:
         balancing = _core(broker).balancing
-        return balancing is not None and balancing.balancer.session is not None
+        return balancing is not None and any(part.session is not None for part in balancing.parts)
 
 
 def _core(broker: SimBroker) -> Broker:

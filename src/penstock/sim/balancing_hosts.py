@@ -23,7 +23,7 @@ from typing import Final
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.broker import Broker
 from penstock.model.errors import MisuseError
-from penstock.protocol.frames import Forward, Frame, KnowledgeMessage, Publish
+from penstock.protocol.frames import Carry, Forward, Frame, KnowledgeMessage, Publish
 from penstock.sim.clock import Callback, Clock
 from penstock.sim.host import CostModel, Host
 from penstock.sim.node import SimBroker
@@ -152,7 +152,7 @@ class PoweredHost(Host):
 
 def _data_in(frame: Frame) -> Sequence[bytes] | None:
     """The bodies of a frame that keeps its place among data, silence included; None for a control frame."""
-    if isinstance(frame, Publish | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$"):
+    if isinstance(frame, Publish | Carry | KnowledgeMessage) or (isinstance(frame, Forward) and frame.pubend[0] != "$"):
         return frame.bodies
     return None
 

@@ -75,6 +75,8 @@ def unselected(client: SimClient) -> list[str]:
         record = client.subscriptions.get(delivery.subscription)
         if record is None:
             complaints.append(f"{client.name}: {delivery.message_id} came for no subscription")
+        elif not record.wants(delivery.pubend):
+            complaints.append(f"{client.name}: {delivery.message_id} is of {delivery.pubend}, which is not wanted")
         elif not _selects(record, delivery.attributes):
             complaints.append(f"{client.name}: {delivery.message_id} is not selected by {record.selector}")
         elif record.gone_us is not None and delivery.received_us > record.gone_us:
@@ -96,6 +98,7 @@ def missing(publishers: Iterable[SimClient], subscribers: Iterable[SimClient]) -
                 for published, attributes in sent
                 if _is_owed(record, published)
                 and (record.number, published.body[:16]) not in got
+                and record.wants(published.pubend)
                 and _selects(record, attributes)
             ]
     return found

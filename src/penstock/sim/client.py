@@ -14,13 +14,15 @@ from typing import Final
 from penstock.model.message import Message
 from penstock.model.values import Attributes
 from penstock.protocol.frames import LATEST, Forget, Forgotten, Frame, Missing, Publish, PublishAck, Refused
+from penstock.protocol.work_frames import Verdict
 from penstock.session.address import Address
 from penstock.session.changes import Answer, Changes
 from penstock.session.errors import ClientError, RefusedError
 from penstock.session.inbox import Inbox, Wanted
-from penstock.session.received import Received
+from penstock.session.received import HandedOut, Received
 from penstock.session.session import Session
-from penstock.session.settings import ClientSettings
+from penstock.session.settings import Choice, ClientSettings
+from penstock.session.work import Said, Shared
 from penstock.sim.link import ClientLink, End
 from penstock.sim.records import Delivery, LostTicks, Published, SubscriptionRecord
 from penstock.sim.sending import Sending
@@ -53,12 +55,16 @@ class SimClient:
         overlay: str = "",
         credential: str = "",
         is_pinned: bool = False,
+        choice: Choice = "near",
         deliveries_max: int = 5_000_000,
     ) -> None:
         """Make a client that starts at this broker; deliveries beyond the limit are counted, but not recorded."""
         self.name, self.host, self.place = name, around.host, place
         self.clock, self._around = around.clock, around
         self._overlay, self._credential, self._is_pinned = overlay, credential, is_pinned
+        self._choice: Choice = choice
+        self.trail: list[tuple[int, str]] = []
+        """The brokers that it was at, each with the time when it came there."""
         self._deliveries_max = deliveries_max
         self._rng = Random(f"{around.seed}/clients/{name}")
         self.is_up, self.is_away = True, False
@@ -144,7 +150,7 @@ class SimClient:
         """Connect, for the first time in this life."""
         self._shell.open()
 
-    def subscribe(
+    def subscribe(  # noqa: PLR0913  # all that tests may want
         self,
         selector: str,
         start: Mapping[str, int] | None = None,
@@ -153,18 +159,27 @@ class SimClient:
         missing: Missing = "fail",
         durable: str = "",
         habit: tuple[int, int] = (0, 1),
+        pubends: tuple[str, ...] = (),
+        shared: Shared | None = None,
+        last_by: str = "",
     ) -> int:
         """Subscribe, now and after every reconnect; returns the number of the subscription.
 
         It begins at the ticks in ``start``, by pubend, and elsewhere at ``otherwise``, by default with new messages. A
         durable subscription acknowledges by habit: all but the last ``habit[0]`` messages, at every ``habit[1]``-th
-        opportunity.
+        opportunity. With ``pubends`` it wants messages of these only. With ``shared`` it becomes a member of a group,
+        and ``on_handed`` gets its messages. With ``last_by``, the newest message of each value of that attribute comes
+        first.
         """
         number = len(self._records) + 1
         record = SubscriptionRecord(number, selector, dict(start or {}), otherwise=otherwise, missing=missing)
         record.durable, (record.lag, record.every) = durable, habit
+        record.pubends = pubends
         is_manual = bool(durable) and habit != (0, 1)
-        inbox = self.session.subscribe(Wanted(selector, record.asked, otherwise, missing, durable, is_manual))
+        wanted = Wanted(
+            selector, record.asked, otherwise, missing, durable, is_manual, pubends, shared, last_by=last_by
+        )
+        inbox = self.session.subscribe(wanted)
         self._records[number], self._inboxes[number] = record, inbox
         self.wanted[number] = selector
         self.witness.add(record, inbox)
@@ -178,6 +193,12 @@ class SimClient:
         self.session.unsubscribe(self._inboxes[number])
         self._shell.pump()
 
+    def judge(self, number: int, message: HandedOut, verdict: Verdict, delay_ms: int = 0) -> Said:
+        """Say what becomes of a message of a group."""
+        said = self.session.judge(self._inboxes[number], message, verdict, delay_ms)
+        self._shell.pump()
+        return said
+
     def forget(self, durable: str) -> None:
         """Ask to forget a durable name; does nothing without a connection."""
         if self.is_connected:
@@ -185,9 +206,11 @@ class SimClient:
             self.forgetting[number] = durable
             self._shell.pump()
 
-    def publish(self, attributes: Attributes, payload: bytes = b"", pubend: str = "") -> None:
-        """Publish a message, as soon as connection and credit allow; to a pubend, or to one of the broker's choice."""
-        self.sending.add(Message(attributes, payload), pubend)
+    def publish(
+        self, attributes: Attributes, payload: bytes = b"", pubend: str = "", expires: float | None = None
+    ) -> None:
+        """Publish a message, as soon as connection and credit allow; to a pubend, or to one of the session's choice."""
+        self.sending.add(Message(attributes, payload, expires=expires), pubend)
         self.sending.flush(self.session)
         self._shell.pump()
 
@@ -267,6 +290,8 @@ class SimClient:
             self._line = self.session.line
             self.place = self._shell.brokers[self._line]
             self.note(f"is at {self.place} now")
+            if not self.trail or self.trail[-1][1] != self.place:
+                self.trail.append((self.clock.now_us, self.place))
             self.witness.settle(self._line)
         for inbox in changes.inboxes.values():
             self._take(inbox)
@@ -296,9 +321,16 @@ class SimClient:
             if isinstance(answer, Refused) or not answer.pending:
                 self.forgotten[name] = self.clock.now_us
 
+    def on_handed(self, number: int, message: HandedOut) -> None:
+        """Handle a message that was handed to it as the member of a group; for applications that are members."""
+
     def _take(self, inbox: Inbox) -> None:
         record = self.witness.record_of(inbox)
         for received in inbox.pop_many():
+            if isinstance(received, HandedOut):
+                self.note(f"is handed {received.pubend} {received.tick}, attempt {received.attempt}")
+                self.on_handed(record.number, received)
+                continue
             if len(self.deliveries) < self._deliveries_max:
                 self.deliveries.append(
                     Delivery(self.clock.now_us, record.number, received.pubend, received.tick, received.body)
@@ -329,7 +361,7 @@ class SimClient:
         for frame in frames:
             if type(frame) is PublishAck:
                 self.sending.collect(self.session)
-                self.sending.on_ack(frame.sequence)
+                self.sending.on_ack(frame.pubend, frame.sequence)
             yield frame
 
     def _on_end(self, end: ClientError) -> None:
@@ -342,15 +374,25 @@ class SimClient:
         if self.session is session and self.is_up:
             self.open()
 
+    def _identity(self) -> str:
+        """What tells it from other publishers, and other members of groups; by default the same in all its lives."""
+        return self.name
+
     def _new_life(self) -> tuple[Session, VirtualShell]:
         settings = ClientSettings(
-            linger_ms=0, acknowledge_ms=0, backoff_first_ms=100, backoff_max_ms=5_000, pinned=self._is_pinned
+            linger_ms=0,
+            acknowledge_ms=0,
+            connect_timeout_ms=0,
+            backoff_first_ms=100,
+            backoff_max_ms=5_000,
+            pinned=self._is_pinned,
+            choice=self._choice,
         )
         session = Session(
             settings,
             (Address(_HOME, _PORT),),
             name=self.name,
-            publisher=blake2b(self.name.encode(), digest_size=16).digest(),
+            publisher=blake2b(self._identity().encode(), digest_size=16).digest(),
             chance=self._rng,
             token=self._credential,
             overlay=self._overlay,

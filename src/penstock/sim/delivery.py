@@ -23,11 +23,11 @@ from penstock.sim.faults import LASTS_MS_MAX, Faults
 from penstock.sim.lives import Lives
 from penstock.sim.node import SimBroker
 from penstock.sim.ports import MakeBroker
-from penstock.sim.probes import observed
+from penstock.sim.probes import NOWHERE, observed
 from penstock.sim.verdict import judge
 from penstock.sim.world import World
 
-__all__ = ["DeliveryCampaign", "exceeded", "restart_host"]
+__all__ = ["DeliveryCampaign", "exceeded", "restart_host", "told"]
 
 _CLIENT_LATENCIES_US: Final = (0, 500, 5_000, 50_000)
 _CLIENT_BANDWIDTHS: Final = (None, None, None, None, 200_000, 20_000)
@@ -44,6 +44,8 @@ _SELECTORS: Final = (
     "volume = 1",
 )
 _MISSING: Final[tuple[Missing, ...]] = ("fail", "earliest", "latest")
+_LIFETIMES_S: Final = (None, None, None, None, None, None, 0.05, 2.0, 20.0, 10_000_000.0)
+"""How long messages live: most for ever, some for less than a blow lasts, some for longer than any clock is off."""
 _TRADED: Final = 70
 """Bound on the messages published while a blow takes effect."""
 _PAUSES_MS: Final = (20, 200, 1_500, 6_000)
@@ -57,6 +59,12 @@ _ROLLED: Final = 0.15
 """Probability of a rolling restart at the end; otherwise one host restarts while its clients are away."""
 _DOWN_MS: Final = (20, 3_000, 12_000)
 """How long the host that restarts at the end is down."""
+_WANT_ALL: Final = 0.6
+"""Probability that a subscription names no pubends, and wants all."""
+_MISSING_PUBEND: Final = 0.1
+"""Probability that a subscription to some pubends names one that does not exist."""
+_ROAM_MS: Final = (0, 1, 50, 2_000)
+"""How long a publisher is away that goes to another broker."""
 _AWAY: Final = (0.3, 0.6, 0.9, 1.4)
 """How long its clients are away, as fractions of their grace period."""
 _FRAME_BYTES_MAX: Final = 320 * 1024
@@ -81,6 +89,7 @@ class DeliveryCampaign:
         self.world = World(seed, checks=checks, trace_lines=trace_lines, make_broker=make_broker)
         self._chance: Random = self.world.faults
         self._work: Random = self.world.workload
+        self._lifetimes = Random(f"{seed}/lifetimes")
         self.plan = draw_plan(self._chance, brokers_max=brokers_max)
         for settings in self.plan.brokers:
             broker = self.world.add_broker(settings)
@@ -90,16 +99,19 @@ class DeliveryCampaign:
         names = [settings.name for settings in self.plan.brokers]
         hosts = [settings.name for settings in self.plan.hosts]
         self.publishers = [self._add_client(f"pub-{number}", name) for number, name in enumerate(hosts * 2)]
-        self._pubends = {
-            client.name: self.world.brokers[host].settings.pubends
-            for client, host in zip(self.publishers, hosts * 2, strict=True)
-        }
+        self.roamers = [
+            self._add_client(f"roam-{number}", self._chance.choice(names))
+            for number in range(self._chance.randrange(1, 4))
+        ]
+        self.publishers += self.roamers
+        self._pubends = [pubend for settings in self.plan.brokers for pubend in settings.pubends]
+        self._choosing = Random(f"{seed}/pubends")
         self.subscribers = [
             self._add_client(f"sub-{number}", self._chance.choice(names))
             for number in range(self._chance.randrange(3, 14))
         ]
         for client in self.subscribers:
-            client.subscribe(self._chance.choice(_SELECTORS))
+            client.subscribe(self._chance.choice(_SELECTORS), pubends=self._drawn_pubends())
         self.faults = Faults(self.world, list(self.plan.pairs))
         # Sometimes none: durable positions hold logs, and would hide mistakes in all else that should hold them.
         names_count = self._chance.choice((0, 1, 2, 3))
@@ -114,6 +126,7 @@ class DeliveryCampaign:
             selectors,
             note=self.faults.note,
             may_keep_back="retain_bytes_max" not in self.plan.limits,
+            draw_pubends=self._drawn_keepers,
         )
         self._exceeded: list[str] = []
         self._published = 0
@@ -126,7 +139,7 @@ class DeliveryCampaign:
             run.unconverged = self._heal()
             self._judge(run)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what we look for
-            run.crash = _told(error)
+            run.crash = told(error)
         run.exceeded = list(dict.fromkeys(self._exceeded))
         run.faults, run.timeline = self.faults.counts, self.faults.timeline
         run.simulated_ms, run.digest = self.world.elapsed_ms, self.world.digest()
@@ -147,6 +160,8 @@ class DeliveryCampaign:
                 self._change_subscriptions()
             if self._chance.random() < 0.3:
                 self.lives.strike()
+            if self._chance.random() < 0.4:
+                self._roam()
             self._meddle()
             self.world.run_for(self._chance.choice(_PAUSES_MS))
             self._look()
@@ -222,6 +237,7 @@ class DeliveryCampaign:
             may_lapse=self.plan.may_lapse,
             forgotten=self.lives.forgotten,
             grace_ms=self.plan.limits["grace_ms"],
+            brokers=self.world.brokers,
         )
         run.counts = observed(self.world) + self.lives.counts
 
@@ -236,7 +252,8 @@ class DeliveryCampaign:
             last = self.world.brokers[host].disk.last_tick(pubend)
             for client in [*self.subscribers, *self.lives.clients]:
                 for number in client.wanted:
-                    if client.subscriptions[number].positions.get(pubend, 0) <= last:
+                    record = client.subscriptions[number]
+                    if record.wants(pubend) and record.positions.get(pubend, 0) <= last:
                         return f"subscription {number} of {client.name} is not up to date with {pubend}"
         return self.lives.unrest()
 
@@ -274,9 +291,22 @@ class DeliveryCampaign:
             }
             publisher = self._work.choice(self.publishers)
             payload = b"x" * self._work.choice(self.plan.payload_bytes)
-            # By hash, or to a named pubend, which may be best effort.
-            pubend = self._work.choice(("", "", *self._pubends[publisher.name]))
-            self.world.clock.after(apart_us * place, partial(publisher.publish, attributes, payload, pubend))
+            # To one of the session's choice, or to a named pubend, which may be elsewhere and best effort.
+            pubend = self._work.choice(("", "", *self._pubends))
+            # From a child generator of its own, so that older seeds still trade the same.
+            expires = self._lifetimes.choice(_LIFETIMES_S)
+            self.world.clock.after(apart_us * place, partial(publisher.publish, attributes, payload, pubend, expires))
+
+    def _roam(self) -> None:
+        """Send a publisher to another broker, with what it has not got acknowledged."""
+        client = self._chance.choice(self.roamers)
+        if client.is_away:
+            return
+        broker = self._chance.choice(list(self.world.brokers))
+        self.faults.note("roam", f"{client.name} goes from {client.place} to {broker}")
+        self.world.withdraw(client.name)
+        away_ms = self._chance.choice(_ROAM_MS)
+        self.world.clock.after(away_ms * 1_000, partial(self.world.place, client.name, broker))
 
     def _change_subscriptions(self) -> None:
         client = self._work.choice(self.subscribers)
@@ -285,7 +315,26 @@ class DeliveryCampaign:
         else:
             missing = self._work.choice(_MISSING)
             otherwise = self._drawn_beginning()
-            client.subscribe(self._work.choice(_SELECTORS), self._drawn_start(), otherwise=otherwise, missing=missing)
+            selector, start, pubends = self._work.choice(_SELECTORS), self._drawn_start(), self._drawn_pubends()
+            if pubends:
+                start = {pubend: tick for pubend, tick in start.items() if pubend in pubends}
+            client.subscribe(selector, start, otherwise=otherwise, missing=missing, pubends=pubends)
+
+    def _drawn_pubends(self) -> tuple[str, ...]:
+        """The pubends that a subscription names: mostly none, for all of them; now and then one that is missing."""
+        chance = self._choosing
+        if chance.random() < _WANT_ALL:
+            return ()
+        pubends = chance.sample(self._pubends, chance.randrange(1, len(self._pubends) + 1))
+        return (*pubends, NOWHERE) if chance.random() < _MISSING_PUBEND else tuple(pubends)
+
+    def _drawn_keepers(self) -> tuple[str, ...]:
+        """The pubends that a durable subscription names: none for all, or one that can keep the name among them."""
+        pubends = self._drawn_pubends()
+        guaranteed = [pubend for _, pubend in self._guaranteed()]
+        if not pubends or any(pubend in guaranteed for pubend in pubends):
+            return pubends
+        return (self._choosing.choice(guaranteed), *pubends)
 
     def _drawn_beginning(self) -> int:
         """Where a subscription begins by default at all pubends: mostly now, else some time ago or earliest."""
@@ -371,7 +420,7 @@ def exceeded(broker: SimBroker, *, pubends: int) -> list[str]:
     ]
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
     """An exception with the stack frames it came from, the innermost last."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     lines = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}: {frame.line}" for frame in frames]

@@ -101,7 +101,7 @@ class DeliveryRun:
 
     def _relevant_lines(self) -> list[str]:
         """The last lines of the trace about brokers and clients the complaint names; about all, if it names none."""
-        named = set(re.findall(r"\b(?:pub-\d+|sub-\d+|dur-\d+|b\d+)\b", self.complaint))
+        named = set(re.findall(r"\b(?:pub-\d+|sub-\d+|dur-\d+|work-\d+|b\d+)\b", self.complaint))
         about = [line for line in self.lines if named & set(line.split()[1:2])]
         return (about or self.lines)[-_LINES_TOLD:]
 

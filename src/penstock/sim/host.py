@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.model.errors import MisuseError
-from penstock.protocol.frames import Forward, Frame, KnowledgeMessage, Publish
+from penstock.protocol.frames import Carry, Forward, Frame, Handed, KnowledgeMessage, Publish
 from penstock.sim.clock import Callback, Clock
 
 __all__ = ["CostModel", "Host"]
@@ -46,7 +46,8 @@ class CostModel:
     def batch_ns(self, frames: Sequence[Frame], size: int) -> int:
         """The cost of a batch of this size."""
         messages = sum(
-            len(frame.bodies) if isinstance(frame, Publish | Forward | KnowledgeMessage) else 1 for frame in frames
+            len(frame.bodies) if isinstance(frame, Publish | Carry | Forward | KnowledgeMessage | Handed) else 1
+            for frame in frames
         )
         return self.frame_ns * len(frames) + self.message_ns * messages + self.byte_ns * size
 

@@ -43,11 +43,12 @@ class Lives:
         *,
         note: Callable[[str, str], None],
         may_keep_back: bool = True,
+        draw_pubends: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         """Make a name for each selector; events are noted with their kind.
 
         Where logs fill up soon, ``may_keep_back`` must be false: a client that never acknowledges its last messages
-        would hold up everybody.
+        would hold up everybody. ``draw_pubends`` says which pubends a new name wants; none for all.
         """
         self._world, self._chance, self._note = world, world.faults, note
         self._brokers = list(world.brokers)
@@ -55,6 +56,9 @@ class Lives:
         self.clients = list(clients)
         self.names = {f"name-{number}": selector for number, selector in enumerate(selectors)}
         """Selectors by name, of all names that were not forgotten."""
+        self._draw_pubends = draw_pubends
+        self._pubends = {name: draw_pubends() for name in self.names}
+        """The pubends that each name wants; none for all."""
         self.condemned: dict[str, str] = {}
         """Selectors by name, of names that are to be forgotten."""
         self.forgotten: dict[str, int] = {}
@@ -166,6 +170,7 @@ class Lives:
             name = f"late-{len(self.names) + len(self.condemned)}-{self._world.elapsed_ms}"
             self._note("new_name", f"{client.name} wants {name}, which is new")
             self.names[name] = self._chance.choice(list(self.names.values()))
+            self._pubends[name] = self._draw_pubends()
             self._claim(client, name)
 
     def _condemn(self) -> None:
@@ -204,8 +209,8 @@ class Lives:
             else:
                 return f"{name} could not be forgotten"
             self.forgotten[name] = self._world.clock.now_us
-            if keeper := self._keeper_of(name):
-                return f"{name} is forgotten, and {keeper} still keeps it"
+            if keepers := self._keepers_of(name):
+                return f"{name} is forgotten, and {keepers[0]} still keeps it"
             self._begin_anew(name)
         return ""
 
@@ -229,6 +234,11 @@ class Lives:
             holders = self.holders(name)
             if len(holders) != 1:
                 return f"durable subscription {name} is held by {', '.join(holders) or 'nobody'}"
+            strange = [
+                each for each in self._keepers_of(name) if self._pubends[name] and each not in self._pubends[name]
+            ]
+            if strange:
+                return f"durable subscription {name} does not want {strange[0]}, which keeps it"
         return ""
 
     def unclaimed(self) -> list[str]:
@@ -245,12 +255,14 @@ class Lives:
             self.names[name] = selector
             self._claim(self._chance.choice(self.clients), name, is_anew=True)
 
-    def _keeper_of(self, name: str) -> str:
-        for broker in self._world.brokers.values():
-            for pubend, figures in broker.core.status().guaranteed.pubends.items():
-                if name in figures.durables:
-                    return pubend
-        return ""
+    def _keepers_of(self, name: str) -> list[str]:
+        """The pubends that keep a name."""
+        return [
+            pubend
+            for broker in self._world.brokers.values()
+            for pubend, figures in broker.core.status().guaranteed.pubends.items()
+            if name in figures.durables
+        ]
 
     def _come_back(self, client: SimClient) -> None:
         if not self._is_placed(client):
@@ -281,6 +293,7 @@ class Lives:
             missing=missing,
             durable=name,
             habit=habit or self._chance.choice(self._habits),
+            pubends=self._pubends[name],
         )
 
     # --- tools

@@ -13,8 +13,9 @@ from typing import Any, Final
 from penstock.broker.broker import Broker
 from penstock.broker.peers import PeerKind
 from penstock.sim.delivery import DeliveryCampaign
+from penstock.sim.world import World
 
-__all__ = ["MigrationCampaign"]
+__all__ = ["MigrationCampaign", "order_moves"]
 
 _MOVED: Final = 0.5
 """Probability that clients have to move while a blow takes effect."""
@@ -47,28 +48,12 @@ class MigrationCampaign(DeliveryCampaign):
         if len(names) < 2:
             return
         old, new = self._moves_chance.sample(names, 2)
-        moved = self._order(old, new)
-        if moved and self._moves_chance.random() < _HARMED:
-            self._harm_move(old, new, moved)
-
-    def _order(self, old: str, new: str) -> list[str]:
-        """Order some clients to move; returns their names."""
-        core = self.world.brokers[old].core
-        assert isinstance(core, Broker)
-        clients = [peer for peer in core.connections.peers.values() if peer.kind is PeerKind.CLIENT]
         self._session += 1
-        moved: list[str] = []
-        for peer in clients:
-            if self._moves_chance.random() < 0.7 and not core.migrations.obstacle(peer.connection):
-                total, now_ms = len(clients), self.world.clock.now_ms
-                address = self.world.brokers[new].settings.address
-                core.migrations.move(
-                    peer.connection, broker=new, address=address, session=self._session, total=total, now_ms=now_ms
-                )
-                moved.append(peer.name)
+        moved = order_moves(self.world, old, new, session=self._session)
         if moved:
             self.faults.note("move", f"{', '.join(moved)} are to go from {old} to {new}")
-        return moved
+        if moved and self._moves_chance.random() < _HARMED:
+            self._harm_move(old, new, moved)
 
     def _harm_move(self, old: str, new: str, moved: list[str]) -> None:
         after_ms = self._moves_chance.choice(_HARM_MS)
@@ -78,3 +63,20 @@ class MigrationCampaign(DeliveryCampaign):
             self.world.clock.after(after_ms * 1_000, partial(self.faults.cut_client, client, broker))
         else:
             self.world.clock.after(after_ms * 1_000, partial(self.faults.crash, old if what == "old" else new))
+
+
+def order_moves(world: World, old: str, new: str, *, session: int) -> list[str]:
+    """Have a broker order some of its clients to another one; returns their names."""
+    core = world.brokers[old].core
+    assert isinstance(core, Broker)
+    clients = [peer for peer in core.connections.peers.values() if peer.kind is PeerKind.CLIENT]
+    moved: list[str] = []
+    for peer in clients:
+        if world.workload.random() < 0.7 and not core.migrations.obstacle(peer.connection):
+            total, now_ms = len(clients), world.clock.now_ms
+            address = world.brokers[new].settings.address
+            core.migrations.move(
+                peer.connection, broker=new, address=address, session=session, total=total, now_ms=now_ms
+            )
+            moved.append(peer.name)
+    return moved

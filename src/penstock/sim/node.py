@@ -8,7 +8,7 @@ clock only when it starts.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
@@ -59,6 +59,10 @@ class SimBroker:
         """Steps so far: inputs and deadlines handled."""
         self.clock_offset_ms = 0
         """By how much the wall clock of the next life will be ahead of virtual time."""
+        self.watch: Callable[[SimBroker], None] | None = None
+        """Called after every step of the broker, for an observer."""
+        self.wall_clocks: list[tuple[int, int]] = []
+        """By how much the wall clock of each life was ahead of virtual time, with the time when the life began."""
         self.counts_of_lives: Counter[str] = Counter()
         """Event counters of the brokers of former lives."""
         self.device = Device(
@@ -94,6 +98,11 @@ class SimBroker:
         return self._core
 
     @property
+    def now_ms(self) -> int:
+        """The time as the broker of this life sees it."""
+        return self._now_ms()
+
+    @property
     def connections(self) -> int:
         """Connections it holds now."""
         return len(self._ends)
@@ -102,6 +111,16 @@ class SimBroker:
     def disk(self) -> Disk:
         """The disk, which it keeps over all its lives."""
         return self.device.disk
+
+    def wall_ms(self, at_us: int) -> int:
+        """What the wall clock showed at a time, in the last life that had begun by then."""
+        begun = [offset_ms for began_us, offset_ms in self.wall_clocks if began_us <= at_us]
+        return at_us // 1_000 + begun[-1]
+
+    def wall_ms_max(self) -> int:
+        """The latest time that the wall clock has shown in any life so far."""
+        ends_us = [began_us for began_us, _ in self.wall_clocks[1:]] + [self._clock.now_us]
+        return max(end // 1_000 + offset for end, (_, offset) in zip(ends_us, self.wall_clocks, strict=True))
 
     def counts(self) -> Counter[str]:
         """Event counters over all lives, including the present one."""
@@ -121,6 +140,7 @@ class SimBroker:
         self.incarnation += 1
         rng = Random(f"{self._seed}/{self.name}/{self.incarnation}")
         self._offset_ms = self.clock_offset_ms
+        self.wall_clocks.append((self._clock.now_us, self._offset_ms))
         self._core = self._make(
             self.settings, incarnation=self.incarnation, rng=rng, recovered=self.device.disk.recovered()
         )
@@ -240,6 +260,8 @@ class SimBroker:
         self._carry_out(effects)
         if self._checks:
             self.check_invariants()
+        if self.watch is not None:
+            self.watch(self)
         if self.host.memory_bytes is not None and self.memory_bytes > self.host.memory_bytes:
             # At once, but not in the middle of this step.
             self._clock.after(0, self._run_out_of_memory)
@@ -321,6 +343,8 @@ class SimBroker:
         self._carry_out(core.on_deadline(now_ms=now_ms))
         if self._checks:
             self.check_invariants()
+        if self.watch is not None:
+            self.watch(self)
         # A deadline that stays in the past must not stop time.
         self._arm(core, now_us + 1_000)
 

@@ -14,8 +14,10 @@ from penstock.protocol.frames import LATEST
 from penstock.sim.client import SimClient
 from penstock.sim.world import World
 
-__all__ = ["PROBES", "missed", "observed"]
+__all__ = ["NOWHERE", "PROBES", "missed", "observed"]
 
+NOWHERE: Final = "nowhere"
+"""A pubend that no overlay has, though subscriptions may name it."""
 PROBES: Final[Mapping[str, str]] = {
     "torn_writes": "a crash destroyed a group of commits under way",
     "saved_unacknowledged": "a crash left a group durable that nobody had been told of",
@@ -56,11 +58,14 @@ PROBES: Final[Mapping[str, str]] = {
     "durables_moved": "a client came back to its durable name at another broker",
     "durables_resumed": "a client whose process lived went on with a durable subscription",
     "came_again": "a message came again to a later life of a durable name, as it was not acknowledged",
+    "to_some_pubends": "a message came to a subscription that wants some pubends only",
+    "pubends_missing": "a subscription was confirmed though it names a pubend that nobody has",
     "replays_of_all": "a subscription began at the earliest that a pubend had",
     "replays_from_a_time": "a subscription began at a time of the past",
     "replays_moved": "a subscription began elsewhere, as where it wanted to is not kept any more",
     "replays_refused": "a subscription was refused, as where it wanted to begin is not kept any more",
     "named_pubends": "a message was published to a pubend by its name",
+    "expired": "a message was dropped, as it had expired",
     "best_effort_delivered": "a message of the best-effort class came, in the midst of all this",
 }
 """What each probe means, by its name."""
@@ -79,12 +84,15 @@ def observed(world: World) -> Counter[str]:
         counts["held_back_by_disk"] += sum("no space" in reason for reason in client.witness.holds)
         counts["held_back_by_log"] += sum("its maximum" in reason for reason in client.witness.holds)
         counts["held_back_by_outboxes"] += sum("waiting to be sent" in reason for reason in client.witness.holds)
-        counts["named_pubends"] += sum(bool(each.pubend) for each in client.published)
+        counts["named_pubends"] += sum(each.is_named for each in client.published)
         records = client.subscriptions.values()
         counts["positions_stated"] += sum(bool(each.asked and each.starts) for each in records)
         counts["positions_refused"] += sum("future" in each.refused for each in records)
         counts.update(_of_durables(client))
         counts.update(_of_replays(client))
+        narrowed = {each.number for each in records if each.pubends}
+        counts["to_some_pubends"] += sum(each.subscription in narrowed for each in client.deliveries)
+        counts["pubends_missing"] += sum(NOWHERE in each.pending for each in records)
         guaranteed = {pubend for each in records for pubend in each.starts}
         counts["best_effort_delivered"] += sum(
             not each.pubend.startswith("$") and each.pubend not in guaranteed for each in client.deliveries

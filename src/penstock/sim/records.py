@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.model.body import decode_attributes, decode_id
+from penstock.model.expiry import expires_at_ms
 from penstock.model.message_id import MessageId
 from penstock.model.values import AttributeValue
 from penstock.protocol.frames import LATEST, Missing
@@ -22,18 +23,17 @@ class Published:
     """A message that a client sent, once or several times."""
 
     sent_us: int
-    """When it was sent for the first time."""
+    """When it was sent for the first time; before that, when it was published."""
     body: bytes
-    is_refused: bool = False
-    """Whether the broker refused it."""
     pubend: str = ""
-    """The pubend that was asked for; empty for the broker's choice."""
-    sequence: int = 0
-    """Its number among all messages the client ever sent."""
+    """The pubend that it is for."""
     is_guaranteed: bool = False
     """Whether it is sent again, on every connection, until it is acknowledged."""
-    candidates: tuple[str, ...] = ()
-    """The pubends that it may have gone to, as far as the client knows."""
+    is_named: bool = False
+    """Whether the application named the pubend, and did not leave the choice to the session."""
+    was_sent: bool = False
+    is_refused: bool = False
+    """Whether the broker refused it."""
     acked_us: int | None = None
     """When it was acknowledged; None if it never was."""
     is_unconfirmed: bool = False
@@ -48,6 +48,11 @@ class Published:
     def attributes(self) -> dict[str, AttributeValue]:
         """Its attributes."""
         return decode_attributes(self.body)
+
+    @property
+    def expires_at_ms(self) -> int | None:
+        """When it expires, by the clock of the broker where it got its identifier; None for never."""
+        return expires_at_ms(self.body, self.attributes)
 
 
 class Delivery(NamedTuple):
@@ -155,6 +160,8 @@ class SubscriptionRecord:
     otherwise: int = LATEST
     """The tick at which it wanted to begin at all other pubends."""
     missing: Missing = "fail"
+    pubends: tuple[str, ...] = ()
+    """The only pubends whose messages it wants; none for all."""
     durable: str = ""
     """Its name, if it is durable: then this is one of the lives of that name."""
     lag: int = 0
@@ -185,6 +192,10 @@ class SubscriptionRecord:
         """Note that it is no longer in force: unsubscribed, or the connection is lost."""
         if self.is_confirmed:
             self.periods[-1].to_us = now_us
+
+    def wants(self, pubend: str) -> bool:
+        """Whether it wants messages of a pubend."""
+        return not self.pubends or pubend in self.pubends
 
     @property
     def looks_back(self) -> bool:

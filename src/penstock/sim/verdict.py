@@ -9,7 +9,11 @@ The laws hold over all connections of a subscription together:
   confirmed for its pubend before it was sent and still exists; and every message known to lie between the start and the
   position of a subscription has come to it, even if the subscription has ended. Messages that a client was told are
   lost may be missing only where logs may lapse, where a subscription wanted to begin further back than the log goes, or
-  where it was away for longer than its grace period.
+  where it was away for longer than its grace period. A message with a lifetime may be missing once any broker's clock
+  has come to its end;
+- **in time**: no message is delivered that had already expired, by the clock of the broker that delivers it, both when
+  the message was sent and when its receiver asked that broker for the subscription. While a client moves, two brokers
+  may bring it.
 
 If the journals of the brokers' disks are given, every message that became durable counts as one that came to somebody,
 and every acknowledged message must be in one of them. Completeness is only a law once the world has come to rest.
@@ -30,6 +34,7 @@ from penstock.selectors.evaluate import Evaluation, compile_condition
 from penstock.selectors.text import parse
 from penstock.sim.client import SimClient
 from penstock.sim.names import Life, breaches
+from penstock.sim.node import SimBroker
 from penstock.sim.records import Delivery, Published, SubscriptionRecord
 
 __all__ = ["Verdict", "judge"]
@@ -74,12 +79,17 @@ def judge(
     may_lapse: bool = False,
     forgotten: Mapping[str, int] | None = None,
     grace_ms: int | None = None,
+    brokers: Mapping[str, SimBroker] | None = None,
 ) -> Verdict:
     """Check what these clients saw against the laws; excused bodies may be missing, as their records were damaged.
 
-    Durable names in ``forgotten`` were forgotten by all pubends, for good, at these times, and started over.
+    Durable names in ``forgotten`` were forgotten by all pubends, for good, at these times, and started over. Without
+    the ``brokers``, whose clocks are looked at, no message may have a lifetime.
     """
-    court = _Court(publishers, excused, may_lapse=may_lapse, forgotten=forgotten or {}, grace_ms=grace_ms)
+    clocks = brokers or {}
+    court = _Court(
+        publishers, excused, may_lapse=may_lapse, forgotten=forgotten or {}, grace_ms=grace_ms, brokers=clocks
+    )
     if journal is not None:
         court.read(journal)
     return court.judge(list(subscribers))
@@ -90,6 +100,7 @@ class _Message(NamedTuple):
     publisher: int
     is_owed: bool
     """Whether any subscription is owed it at all."""
+    expires_at_ms: int | None
 
 
 class _Court:
@@ -103,15 +114,20 @@ class _Court:
         may_lapse: bool,
         forgotten: Mapping[str, int],
         grace_ms: int | None,
+        brokers: Mapping[str, SimBroker],
     ) -> None:
+        self._brokers = brokers
+        latest_ms = max([each.wall_ms_max() for each in brokers.values()], default=0)
         self._may_lapse, self._forgotten = may_lapse, forgotten
         self._grace_us = None if grace_ms is None else grace_ms * 1_000
         ids = {body[:_ID_BYTES] for body in excused}
-        self._messages = [
-            _Message(each, number, each.is_guaranteed and not each.is_refused and each.body[:_ID_BYTES] not in ids)
-            for number, client in enumerate(publishers)
-            for each in client.published
-        ]
+        self._messages: list[_Message] = []
+        for number, client in enumerate(publishers):
+            for each in client.published:
+                end_ms = each.expires_at_ms
+                is_owed = each.is_guaranteed and not each.is_refused and each.body[:_ID_BYTES] not in ids
+                is_owed = is_owed and (end_ms is None or end_ms > latest_ms)
+                self._messages.append(_Message(each, number, is_owed, end_ms))
         self._places = {each.published.body[:_ID_BYTES]: place for place, each in enumerate(self._messages)}
         self._attributes = [each.published.attributes for each in self._messages]
         self._matching: dict[str, set[int]] = {}
@@ -138,6 +154,22 @@ class _Court:
             ):
                 self._verdict.lost += 1
                 self._add_problem(f"{message.published.message_id} was acknowledged and never became durable")
+            if message.published.is_guaranteed and message.published.is_unconfirmed:
+                self._verdict.lost += 1
+                self._add_problem(f"{message.published.message_id} was given up, though its pubend guarantees delivery")
+        self._check_log_order()
+
+    def _check_log_order(self) -> None:
+        """In the log of a pubend, the messages of a publisher are in the order in which it published them."""
+        last: dict[tuple[str, int], int] = {}
+        for (pubend, tick), place in sorted(self._message_at.items()):
+            key = (pubend, self._messages[place].publisher)
+            if place < last.get(key, -1):
+                self._verdict.reordered += 1
+                message_id = self._messages[place].published.message_id
+                where = f"{pubend} {format_tick(Tick(tick))}"
+                self._add_problem(f"{message_id} ({where}) comes after a later one of the same publisher in the log")
+            last[key] = max(place, last.get(key, -1))
 
     def judge(self, subscribers: list[SimClient]) -> Verdict:
         """Check all laws for all subscriptions."""
@@ -243,6 +275,7 @@ class _Court:
                 self._complain_of_selection(client, delivery, place)
             if place is None or number not in got:
                 continue
+            self._check_in_time(client, delivery, self._messages[place])
             if not self._messages[place].published.is_guaranteed:
                 # It may be missing, but nobody may get it twice.
                 if place in loose[number]:
@@ -272,11 +305,13 @@ class _Court:
         record = client.subscriptions.get(delivery.subscription)
         if record is None:
             why = "came for no subscription"
+        elif not record.wants(delivery.pubend):
+            why = f"is of a pubend other than {', '.join(record.pubends)}"
         elif place is not None:
             why = f"is refused, or not selected by {record.selector}"
         elif delivery.pubend in record.starts:
             why = "was published by nobody"
-        elif _selects(record, delivery.attributes):
+        elif record.wants(delivery.pubend) and _selects(record, delivery.attributes):
             # Brokers publish, too, and so may clients that are not judged.
             return
         else:
@@ -290,12 +325,30 @@ class _Court:
             self._verdict.wrongly_filtered += 1
             self._problem(client, delivery, "came for a subscription that is gone")
 
+    def _check_in_time(self, client: SimClient, delivery: Delivery, message: _Message) -> None:
+        end_ms = message.expires_at_ms
+        if end_ms is None:
+            return
+        place = (delivery.subscription, delivery.pubend, delivery.tick)
+        # When a broker decided to deliver it nobody knows; but not before both of these.
+        earliest_ms = [
+            self._brokers[broker].wall_ms(max(asked_us, message.published.sent_us))
+            for broker, asked_us in client.witness.carriers.get(place, ())
+        ]
+        if earliest_ms and min(earliest_ms) >= end_ms:
+            self._verdict.wrongly_filtered += 1
+            self._problem(client, delivery, "came though it had expired")
+
     def _check_tick(self, place: int, pubend: str, tick: int) -> None:
         where = (pubend, tick)
         if self._tick_of.setdefault(place, where) != where or self._message_at.setdefault(where, place) != place:
             self._verdict.duplicated += 1
             message_id = self._messages[place].published.message_id
             self._add_problem(f"{message_id} and {pubend} {format_tick(Tick(tick))} are not one to one")
+        elif self._messages[place].published.pubend != pubend:
+            self._verdict.duplicated += 1
+            published = self._messages[place].published
+            self._add_problem(f"{published.message_id} is in {pubend}, but was published to {published.pubend}")
 
     # --- what did not come
 
@@ -319,10 +372,8 @@ class _Court:
             return False
         if record.ended_us is not None or record.refused:
             return False
-        # If nobody got a message, its pubend is unknown: it is owed to those who would get it from any.
-        pubends = published.candidates if where is None else (where[0],)
-        starts = [record.starts.get(pubend) for pubend in pubends]
-        if any(start is None or start.confirmed_us > published.sent_us for start in starts):
+        start = record.starts.get(published.pubend)
+        if start is None or start.confirmed_us > published.sent_us:
             return False
         # A subscription that wanted to begin now, and was confirmed, begins below everything sent later.
         return where is None or record.begins_now(where[0]) or where[1] >= record.starts[where[0]].tick
@@ -351,9 +402,7 @@ class _Court:
 
     def _describe_loss(self, client: SimClient, record: SubscriptionRecord, place: int) -> None:
         published, where = self._messages[place].published, self._tick_of.get(place)
-        tick = (
-            f"{where[0]} {format_tick(Tick(where[1]))}" if where else f"{'/'.join(published.candidates)}, got by nobody"
-        )
+        tick = f"{where[0]} {format_tick(Tick(where[1]))}" if where else f"{published.pubend}, got by nobody"
         how = "was acknowledged" if published.acked_us is not None else "came to others"
         self._add_problem(
             f"{client.name}: subscription {record.number} misses {published.message_id} ({tick}), which {how}"
@@ -364,6 +413,8 @@ class _Court:
     def _selected(self, record: SubscriptionRecord) -> set[int]:
         """The messages that a subscription selects; each distinct selector meets each message once."""
         selected = self._matches(record.selector)
+        if record.pubends:
+            selected = {place for place in selected if record.wants(self._messages[place].published.pubend)}
         return selected & self._matches(record.granted) if record.granted else selected
 
     def _matches(self, text: str) -> set[int]:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from penstock.broker.outbox import CONTROL_FRAME_BYTES, Outbox
 from penstock.model.errors import MisuseError
-from penstock.protocol.frames import Deliver, Forward, Frame, Horizons, KnowledgeMessage, Publish
+from penstock.protocol.frames import Carry, Deliver, Forward, Frame, Handed, Horizons, KnowledgeMessage, Publish
 from penstock.sim.clock import Clock
 from penstock.sim.host import Host
 
@@ -196,7 +196,9 @@ class Wire:
                     or kind is Deliver
                     or kind is Publish
                     or kind is KnowledgeMessage
+                    or kind is Carry
                     or kind is Horizons
+                    or kind is Handed
                 ):
                     size += frame.size  # type: ignore[union-attr]
                 else:
@@ -279,7 +281,7 @@ class Wire:
         return kept
 
     def _vanishes(self, frame: Frame) -> bool:
-        return isinstance(frame, Publish | Forward | Deliver) and self._rng.random() < self._loss
+        return isinstance(frame, Publish | Carry | Forward | Deliver) and self._rng.random() < self._loss
 
 
 _EMPTY: Final = Outbox(control_bytes_max=0, data_bytes_max=0)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from penstock.model.expiry import EXPIRES
 from penstock.protocol import frames as f
 from penstock.protocol.frames import Frame
 from penstock.session.inbox import Inbox
@@ -22,6 +23,7 @@ __all__ = ["Witness", "unpacked"]
 
 _Key = tuple[int, str]
 """A subscription, by its number on the wire, and a pubend."""
+_EXPIRES = EXPIRES.encode()
 
 
 @dataclass(slots=True)
@@ -68,6 +70,8 @@ class Witness:
         """The goodbyes with which brokers ended its lines."""
         self.lost: list[LostTicks] = []
         """The ticks that brokers reported as lost."""
+        self.carriers: dict[tuple[int, str, int], list[tuple[str, int]]] = {}
+        """Who brought a message with a lifetime, by subscription, pubend and tick: brokers, and when it asked them."""
         self.holds: list[str] = []
         """All reasons it was ever given for holding back publications."""
         self.told: dict[str, None] = {}
@@ -138,7 +142,8 @@ class Witness:
         record = self.record_of(inbox)
         record.refused = inbox.reason
         # Where it has begun it can only continue, whatever is kept.
-        record.given_up = {each: below for each, below in self._given_up().items() if each not in record.starts}
+        elsewhere = [each for each in self._given_up() if each in record.starts or not record.wants(each)]
+        record.given_up = {each: below for each, below in self._given_up().items() if each not in elsewhere}
         if "not kept any more" in inbox.reason and record.visits and not record.durable:
             stated = record.visits[-1].stated
             record.refused_rightly = any(
@@ -165,6 +170,11 @@ class Witness:
                 heard.least[number] = dict(frame.positions) if frame.resumes else {}
                 if line == self._line:
                     self._records[number].open_visit(now_us, heard.broker, heard.stated[number])
+            case f.Join(number):
+                heard.asked_us[number], heard.stated[number] = now_us, {}
+                heard.least[number] = {}
+                if line == self._line:
+                    self._records[number].open_visit(now_us, heard.broker, {})
             case f.Acknowledge(positions, number) if number in self._records:
                 acknowledged = self._records[number].acknowledged
                 acknowledged += [Acknowledged(now_us, heard.names[pubend], tick) for pubend, tick in positions]
@@ -188,9 +198,11 @@ class Witness:
 
     def _on_deliver(self, line: int, heard: _Heard, frame: f.Deliver) -> None:
         if f.is_guaranteed_number(frame.pubend) and (pubend := heard.names.get(frame.pubend)) is not None:
-            for tick, numbers in zip(frame.ticks, frame.numbers, strict=True):
+            for tick, numbers, body in zip(frame.ticks, frame.numbers, frame.bodies, strict=True):
                 for number in unpacked(numbers):
                     self._on_message(line, heard, (number, pubend), tick)
+                    if _EXPIRES in body and number in heard.asked_us:
+                        self._note_carrier(heard, (number, pubend), tick)
         for tick, numbers in zip(frame.ticks, frame.numbers, strict=True):
             self._note(f"gets {tick} for {numbers.hex()}")
 
@@ -205,6 +217,11 @@ class Witness:
             # The broker where the client is, or was, promised less than this one has.
             self._excused += 1
         heard.last[key] = max(last, tick)
+
+    def _note_carrier(self, heard: _Heard, key: _Key, tick: int) -> None:
+        number, pubend = key
+        place = (self._records[number].number, pubend, tick)
+        self.carriers.setdefault(place, []).append((heard.broker, heard.asked_us[number]))
 
     def _began(self, line: int, heard: _Heard, key: _Key) -> int:
         """Where a subscription began according to a line other than this one."""

@@ -15,6 +15,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import MisuseError
 from penstock.model.values import Attributes
+from penstock.session.settings import Choice
 from penstock.sim.client import SimClient, address_of
 from penstock.sim.clock import Clock
 from penstock.sim.host import CostModel, Host
@@ -103,7 +104,14 @@ class World:
         )
 
     def add_client(
-        self, name: str, broker: str, *, credential: str = "", is_pinned: bool = False, **options: Any
+        self,
+        name: str,
+        broker: str,
+        *,
+        credential: str = "",
+        is_pinned: bool = False,
+        choice: Choice = "near",
+        **options: Any,
     ) -> SimClient:
         """Connect a client to a broker, for as long as both run; options as in ``LinkOptions``."""
         client = SimClient(
@@ -113,6 +121,7 @@ class World:
             overlay=self.broker(broker).settings.overlay,
             credential=credential,
             is_pinned=is_pinned,
+            choice=choice,
         )
         self.admit(client, LinkOptions(**options))
         return client

@@ -2,7 +2,7 @@
 
 Everything goes through the standard library's logger ``penstock``, so that a program that embeds a broker can send it
 elsewhere. Text from outside is quoted: a peer cannot forge a log line. Nor can it flood the log: whoever can connect
-can cause a line each time, so `LineLimit` lets only a few lines of each kind through per period.
+can cause a line each time, so `system/line_limit.py` lets only a few lines of each kind through per period.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from time import monotonic
 from typing import Final, TextIO
 
-__all__ = ["LEVELS", "LineLimit", "configure_logs", "level_of", "log", "log_bug"]
+__all__ = ["LEVELS", "configure_logs", "level_of", "log", "log_bug"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 """Log levels, from the most to the least verbose."""
@@ -44,9 +43,6 @@ _LOUD: Final = {
     "readable": logging.WARNING,
     "tightened": logging.WARNING,
 }
-_LINES_MAX: Final = 10
-"""Lines of one kind that strangers can cause per period."""
-_PERIOD_S: Final = 10.0
 
 
 def configure_logs(*, level: str = "info", as_json: bool = False, stream: TextIO | None = None) -> None:
@@ -77,44 +73,6 @@ def level_of(event: str, fields: tuple[tuple[str, str | int], ...] = ()) -> int:
     """The log level of an event, by the words in its name and in its code; info for most."""
     words = [*event.split("-"), *(str(value) for key, value in fields if key == "code")]
     return max((_LOUD[word] for word in words if word in _LOUD), default=logging.INFO)
-
-
-class LineLimit:
-    """Limits the lines that strangers can cause, by kind; the next line that is written says how many were left out."""
-
-    def __init__(
-        self, *, lines_max: int = _LINES_MAX, period_s: float = _PERIOD_S, clock: Callable[[], float] = monotonic
-    ) -> None:
-        self._lines_max = lines_max
-        self._period_s = period_s
-        self._clock = clock
-        self._kinds: dict[str, _Kind] = {}
-
-    def left_out(self, kind: str) -> int | None:
-        """How many lines of this kind were left out before this one; None if this one is left out, too."""
-        now_s = self._clock()
-        found = self._kinds.get(kind)
-        if found is None:
-            found = self._kinds[kind] = _Kind(now_s)
-        if now_s >= found.began_s + self._period_s:
-            found.began_s, found.lines = now_s, 0
-        if found.lines >= self._lines_max:
-            found.left_out += 1
-            return None
-        found.lines += 1
-        left_out, found.left_out = found.left_out, 0
-        return left_out
-
-
-class _Kind:
-    """Counts of one kind; this program names the kinds, so there are few."""
-
-    __slots__ = ("began_s", "left_out", "lines")
-
-    def __init__(self, began_s: float) -> None:
-        self.began_s = began_s
-        self.lines = 0
-        self.left_out = 0
 
 
 def _parts(record: logging.LogRecord) -> tuple[str, str, str, tuple[tuple[str, str | int], ...]]:

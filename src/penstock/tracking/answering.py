@@ -16,7 +16,7 @@ from penstock.tracking.answers import BrokerAnswer, Evidence, GapSeen, combined
 from penstock.tracking.attachment import AttachmentMap
 from penstock.tracking.bloom import BloomFilter
 from penstock.tracking.exact import ExactRecords
-from penstock.tracking.hashing import HASH_VERSION, subscriber_key
+from penstock.tracking.hashing import EXPIRED_KEY, HASH_VERSION, subscriber_key
 from penstock.tracking.keys import HistoryKey, Phase
 from penstock.tracking.records import DamagedRecordError, GapRecord
 from penstock.tracking.stored import FilterHeader, decode_filter
@@ -159,7 +159,8 @@ class Inquiry:
         names = answerer.attachments.covering(first_ms - answerer.slack_ms, last_ms + answerer.slack_ms)
         self._candidates = {name: subscriber_key(name) for name in names}
         if answerer.per_subscriber:
-            keys = [delivery_key(origin, each) for origin in self._origins for each in self._candidates.values()]
+            parts = (*self._candidates.values(), EXPIRED_KEY)
+            keys = [delivery_key(origin, each) for origin in self._origins for each in parts]
         else:
             keys = [HistoryKey(Phase.DELIVER, origin) for origin in self._origins]
         self._deliveries = [self._look(key) for key in keys]
@@ -172,13 +173,16 @@ class Inquiry:
         routed = [_evidence(look) for look in self._path if look.key.phase is Phase.ROUTE]
         published = [_evidence(look) for look in self._path if look.key.phase is Phase.PUBLISH]
         receivers = tuple(name for name, key in self._candidates.items() if self._has_received(key))
+        expired = self._has_received(EXPIRED_KEY)
         looks = [*self._path, *self._deliveries]
         gaps = [gap for look in looks for gap in self._gaps(look)]
         if self._has_lost_alias():
             published.append(Evidence.GAP)
             gaps.append(GapSeen(self._answerer.name, "aliases", "retention"))
-        silence = [look.silence for look in self._deliveries]
-        if self._candidates or self._deliveries:
+        # Whether something was delivered does not depend on what expired.
+        asked = self._asked()
+        silence = [look.silence for look in asked]
+        if self._candidates or asked:
             if self._id.timestamp_ms < self._answerer.attachments.known_since_ms:
                 silence.append(Evidence.GAP)
                 gaps.append(GapSeen(self._answerer.name, "attachments", "retention"))
@@ -192,6 +196,7 @@ class Inquiry:
             delivered=Evidence.YES if receivers else combined(silence),
             receivers=receivers,
             receivers_checked=len(self._candidates),
+            expired=expired,
             neighbours=self._links[0],
             upstream=self._links[1],
             alias=None if record is None else (record.broker, record.number),
@@ -237,10 +242,15 @@ class Inquiry:
         claims = [look.ask(self._high ^ key, self._low) for look in looks]
         return any(claims)
 
+    def _asked(self) -> list[_Look]:
+        """The histories of subscribers, without that of what expired."""
+        return [look for look in self._deliveries if look.key.part != f"{EXPIRED_KEY:016x}"]
+
     def _delivery_fpp(self) -> float:
+        """How probable it is that some claim about a receiver is wrong; that it expired is a claim apart."""
         if self._answerer.per_subscriber:
-            return 1 - prod(1 - look.fpp for look in self._deliveries)
-        return 1 - prod(1 - look.fpp for look in self._deliveries) ** len(self._candidates)
+            return 1 - prod(1 - look.fpp for look in self._asked())
+        return 1 - prod(1 - look.fpp for look in self._asked()) ** len(self._candidates)
 
     def _gaps(self, look: _Look) -> list[GapSeen]:
         broker, key = self._answerer.name, str(look.key)

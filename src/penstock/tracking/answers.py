@@ -70,6 +70,8 @@ class BrokerAnswer:
     """Subscribers it was delivered to."""
     receivers_checked: int = 0
     """Subscribers that may have received it, by their attachments."""
+    expired: bool = False
+    """Whether it expired here, before some subscriber had received it."""
     neighbours: tuple[str, ...] = ()
     """Brokers it had a link with at any time since the message was published."""
     upstream: tuple[str, ...] = ()
@@ -138,6 +140,13 @@ class Trace:
     """Whether there were more brokers than may be asked."""
 
     @property
+    def expired_at(self) -> tuple[str, ...]:
+        """Brokers where it expired before some subscriber had received it."""
+        return tuple(
+            hop.broker for hop in self.hops if hop.is_counted and hop.answer is not None and hop.answer.expired
+        )
+
+    @property
     def is_complete(self) -> bool:
         """Whether nothing can be missing."""
         return not (self.unreachable or self.unknown or self.gaps or self.is_truncated)
@@ -155,6 +164,7 @@ def trace_json(trace: Trace) -> bytes:
             "routed_by": trace.routed_by,
             "delivered_by": trace.delivered_by,
             "receivers": trace.receivers,
+            "expired_at": trace.expired_at,
             "hops": trace.hops,
             "probable_false_positives": trace.probable_false_positives,
             "unreachable": trace.unreachable,

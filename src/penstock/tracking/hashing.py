@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "EXPIRED_KEY",
     "HASHES_MAX",
     "HASH_VERSION",
     "Column",
@@ -66,6 +67,10 @@ _LANE_BITS: Final = 96
 def subscriber_key(name: str) -> int:
     """The 64-bit number that stands for a subscriber in the keys of deliveries."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8, person=b"penstock-sub-1").digest(), "big")
+
+
+EXPIRED_KEY: Final = subscriber_key("\0expired")
+"""Stands for the receiver of messages that expired at a broker; no client or subscription can have that name."""
 
 
 def mixed(high: int, low: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overlay import chain
+from penstock.broker.access import Access
 from penstock.protocol import frames as f
 
 
@@ -31,3 +32,28 @@ def test_a_stranger_says_hello_and_nothing_else(frame: f.Frame) -> None:
     stranger.say(frame)
     assert stranger.closed is not None
     assert stranger.closed.code == "protocol"
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "reason"),
+    [("feed", "", "no token"), ("feed", "wrong", "wrong token"), ("stranger", "word", "unknown name")],
+)
+def test_the_operator_hears_what_a_refused_client_lacks_and_the_client_does_not(
+    name: str, token: str, reason: str
+) -> None:
+    overlay = chain("pb", access=Access(tokens={"feed": "secret"}))
+    client = overlay.client("pb", name, token)
+    (record,) = (each for each in overlay.records if each.event == "client-refused")
+    fields = dict(record.fields)
+    assert (fields["client"], fields["address"], fields["reason"]) == (name, "unknown", reason)
+    assert client.heard == [f.Goodbye("refused", f"name {name!r}: wrong or missing token")]
+
+
+def test_the_operator_hears_of_clients_that_are_refused_for_other_reasons() -> None:
+    overlay = chain("pb", access=Access(tokens={"feed": "secret"}))
+    overlay.client("pb", "feed", "secret", "another")
+    stranger = overlay.stranger("pb")
+    stranger.say(f.Hello(99, "client", "feed", "", credential="secret"))
+    overlay.client("pb", "feed", "secret")
+    reasons = [dict(each.fields)["reason"] for each in overlay.records if each.event == "client-refused"]
+    assert reasons == ["this is overlay penstock, not another", f"protocol version 99 is not {f.PROTOCOL_VERSION}"]

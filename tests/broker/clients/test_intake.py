@@ -9,6 +9,7 @@ from penstock.broker import BrokerSettings
 from penstock.broker.access import Access, Rule
 from penstock.broker.durable import Append
 from penstock.broker.effects import Commit
+from penstock.broker.peers import guest_of
 from penstock.model.body import BODY_BYTES_MIN, decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId, MessageIdSource
@@ -32,12 +33,12 @@ def logged(overlay: Overlay, pubend: str = "pb.a") -> list[object]:
 
 def ask(client: TestClient) -> None:
     """An empty batch: the client wants to be acknowledged."""
-    client.say(f.Publish(client.published + 1, []))
+    client.say(f.Publish(client.published[""] + 1, []))
 
 
 def again(client: TestClient, first: int, *numbers: int, pubend: str = "") -> None:
     """Sends messages under the numbers that they had in another connection."""
-    client.published = first - 1
+    client.published[pubend] = first - 1
     client.publish(*({"number": number} for number in numbers), pubend=pubend)
 
 
@@ -272,29 +273,46 @@ def allowing(selector: str) -> Access:
     return Access(rules=(Rule("%", publish=Selector.parse(selector)),))
 
 
-def test_one_bad_message_is_refused_and_the_others_of_its_batch_are_taken_in_order() -> None:
+def rewinds(client: TestClient) -> list[f.Rewind]:
+    return [each for each in client.heard if isinstance(each, f.Rewind)]
+
+
+def go_on(client: TestClient, *numbers: int) -> None:
+    """Does what the broker wants: answers its last ``Rewind``, and sends messages from the wanted number on."""
+    wanted = rewinds(client)[-1]
+    client.say(f.Rewound(wanted.round, wanted.pubend))
+    again(client, wanted.number, *numbers)
+
+
+def test_one_bad_message_is_refused_and_those_after_it_come_again() -> None:
     overlay = picky()
     client = overlay.client("pb", publisher=b"me")
     client.publish(*({"number": number} for number in (1, 2, -3, 4, -5, -6, 7)))
     assert refusals(client) == [(3, 1), (5, 2)]
-    assert logged(overlay) == [1, 2], "the rest waits until the client knows"
+    assert [(each.number, each.pubend, each.credit_bytes) for each in rewinds(client)] == [(3, "", -1)]
+    assert logged(overlay) == [1, 2], "the rest was not taken"
     client.publish({"number": 8})
     ask(client)
-    client.say(f.RefusedAck(6))
+    assert logged(overlay) == [1, 2], "it was sent before the client knew"
+    go_on(client, 4, 7, 8)
     assert logged(overlay) == [1, 2, 4, 7, 8]
     overlay.wait(1_000)
-    assert acknowledged(client)[-1] == 8
+    assert acknowledged(client)[-1] == 5
     assert refusals(client) == [(3, 1), (5, 2)]
 
 
-def test_a_client_that_knows_of_the_first_refusal_goes_on_up_to_the_next() -> None:
+def test_the_answer_to_an_earlier_rewind_does_not_count() -> None:
     overlay = picky()
     client = overlay.client("pb", publisher=b"me")
-    client.publish(*({"number": number} for number in (-1, 2, -3, 4)))
-    client.say(f.RefusedAck(1))
-    assert logged(overlay) == [2]
-    client.say(f.RefusedAck(3))
-    assert logged(overlay) == [2, 4]
+    client.publish({"number": -1})
+    go_on(client, -2)
+    first, second = rewinds(client)
+    assert second.round > first.round
+    client.say(f.Rewound(first.round))
+    again(client, 1, 3)
+    assert logged(overlay) == []
+    go_on(client, 4)
+    assert logged(overlay) == [4]
 
 
 def test_a_refusal_that_was_not_heard_is_said_again_on_the_next_connection() -> None:
@@ -305,7 +323,7 @@ def test_a_refusal_that_was_not_heard_is_said_again_on_the_next_connection() -> 
     second = overlay.client("pb", publisher=b"me")
     again(second, 1, 1, -2, 3)
     assert refusals(second) == [(2, 1)]
-    second.say(f.RefusedAck(2))
+    go_on(second, 3)
     assert logged(overlay) == [1, 3]
 
 
@@ -323,25 +341,27 @@ def test_a_message_that_is_allowed_by_the_time_it_is_sent_again_is_taken_and_not
     assert logged(overlay) == [1, -2, 3]
 
 
-def test_the_credit_of_refused_messages_comes_back() -> None:
+def test_refused_messages_and_those_behind_them_cost_no_credit() -> None:
     overlay = picky()
     client = overlay.client("pb", publisher=b"me")
     client.publish(*({"number": number} for number in (1, -2, 3)))
-    client.say(f.RefusedAck(2))
+    go_on(client, 3)
     ask(client)
     overlay.wait(1_000)
     acks = [each for each in client.heard if isinstance(each, f.PublishAck)]
-    sizes = [len(encode_body(MessageId(1, 1, 1, 1), Message({"number": number}, b"payload"))) for number in (1, -2, 3)]
-    assert (acks[-1].sequence, sum(each.credit_bytes for each in acks)) == (3, sum(sizes))
+    sizes = [len(encode_body(MessageId(1, 1, 1, 1), Message({"number": number}, b"payload"))) for number in (1, 3)]
+    assert (acks[-1].sequence, sum(each.credit_bytes for each in acks)) == (2, sum(sizes))
 
 
-def test_what_was_never_refused_cannot_be_confirmed() -> None:
+def test_a_rewind_that_nobody_asked_for_cannot_be_answered() -> None:
     overlay = picky()
-    client = overlay.client("pb", publisher=b"me")
-    client.publish({"number": -1})
-    client.say(f.RefusedAck(2))
-    assert client.closed is not None
-    assert client.closed.code == "protocol"
+    for pubend, ahead in (("", 1), ("pb.a", 0)):
+        client = overlay.client("pb")
+        client.publish({"number": -1})
+        client.say(f.Rewound(rewinds(client)[-1].round + ahead, pubend))
+        assert client.closed is not None
+        assert client.closed.code == "protocol"
+        assert "that nobody asked for" in client.closed.reason
 
 
 def test_a_publisher_that_goes_on_without_credit_is_disconnected() -> None:
@@ -361,15 +381,19 @@ def test_a_publisher_that_goes_on_without_credit_is_disconnected() -> None:
     assert len(logged(overlay)) < 40
 
 
-def test_what_waits_behind_a_refused_message_counts_against_the_credit() -> None:
-    overlay = picky()
+def test_nothing_is_kept_of_what_comes_behind_a_refused_message() -> None:
+    overlay = chain("pb", "sb", guaranteed=True, access=allowing("number > 0"), credit_bytes=64_000)
     client = overlay.client("pb")
     client.publish({"number": -1})
     large: dict[str, AttributeValue] = {"number": 1, "text": "x" * 10_000}
     for _ in range(100):
         client.publish(*[large] * 10)
-    assert client.closed is not None
-    assert "beyond the credit" in client.closed.reason
+    assert client.closed is None
+    assert logged(overlay) == []
+    source = guest_of(overlay.brokers["pb"]._connections.peers[client.connection]).sources[""]
+    assert (source.unpaid_bytes, len(source.outstanding)) == (0, 0)
+    go_on(client, 2)
+    assert logged(overlay) == [2]
 
 
 def test_messages_that_cost_no_credit_break_the_protocol() -> None:
@@ -381,17 +405,6 @@ def test_messages_that_cost_no_credit_break_the_protocol() -> None:
         client.say(f.Publish(1, bodies))
         assert client.closed is not None
         assert client.closed.reason.endswith(f"are too small for {len(bodies):,} messages")
-
-
-def test_small_batches_that_wait_behind_a_refused_message_are_bounded_in_number() -> None:
-    overlay = chain("pb", "sb", guaranteed=True, credit_bytes=64_000)
-    client = overlay.client("pb", "picky")
-    client.publish({"$class": 1}, system=True)
-    for _ in range(1_001):
-        assert client.closed is None
-        client.publish({"n": 1})
-    assert client.closed is not None
-    assert client.closed.reason == "1,000 batches wait behind a refused message"
 
 
 def test_a_message_larger_than_the_credit_goes_alone() -> None:
@@ -434,8 +447,11 @@ def test_identifiers_made_at_a_few_other_brokers_are_fine_and_at_any_number_of_t
     for broker in range(100, 130):
         client.ids = MessageIdSource(publisher, broker)
         client.publish({"number": broker})
-        client.say(f.RefusedAck(client.published)) if client.refusals() else None
+        for wanted in rewinds(client)[-1:]:
+            client.say(f.Rewound(wanted.round))
+            client.published[""] = wanted.number - 1
     assert logged(overlay) == list(range(100, 116))
+    assert len(client.refusals()) == 14
     assert "name more than 16 brokers" in client.refusals()[0][2]
 
 
@@ -454,8 +470,8 @@ class OneTurn:
         bodies = [
             encode_body(client.source().next(self._overlay.now_ms), Message({"number": each})) for each in numbers
         ]
-        self.hear(client, f.Publish(client.published + 1, bodies))
-        client.published += len(numbers)
+        self.hear(client, f.Publish(client.published[""] + 1, bodies))
+        client.published[""] += len(numbers)
 
     def end(self) -> None:
         broker = self._overlay.brokers[self._broker]
@@ -534,3 +550,37 @@ def test_messages_that_are_costly_to_match_wait_for_no_others() -> None:
     turn.publish(publisher, 1)
     assert overlay.brokers["pb"].status().counts["published"] == 1
     turn.end()
+
+
+def test_a_client_may_skip_numbers_that_were_refused_and_only_forwards() -> None:
+    overlay = Overlay(BrokerSettings("pb", pubends=("pb.a",)))
+    client = overlay.client("pb", publisher=b"me")
+    client.publish({"number": 1}, pubend="pb.a")
+    client.say(f.Skipped(5, "pb.a"))
+    client.published["pb.a"] = 4
+    client.publish({"number": 5}, pubend="pb.a")
+    overlay.wait(1_000)
+    assert [each.sequence for each in client.all(f.PublishAck) if isinstance(each, f.PublishAck)][-1:] == [5]
+    assert overlay.logged("pb.a") == [1, 5]
+    assert overlay.brokers["pb"].status().counts["publishes_jumped"] == 1
+    client.say(f.Skipped(6, "pb.a"))
+    assert client.closed is not None
+    assert "message 6 does not lie beyond the last one, 5" in client.closed.reason
+    stranger = overlay.client("pb")
+    stranger.say(f.Skipped(2, "pb.a"))
+    assert stranger.closed is not None
+
+
+def test_numbers_are_skipped_on_the_way_to_a_pubend_elsewhere_too() -> None:
+    overlay = Overlay(
+        BrokerSettings("pb", pubends=("pb.a",), neighbours=("sb",)), BrokerSettings("sb", neighbours=("pb",))
+    )
+    overlay.link("sb", "pb")
+    client = overlay.client("sb", publisher=b"me")
+    client.publish({"number": 1}, {"number": 2}, pubend="pb.a")
+    client.say(f.Skipped(9, "pb.a"))
+    client.published["pb.a"] = 8
+    client.publish({"number": 9}, pubend="pb.a")
+    overlay.wait(2_000)
+    assert overlay.logged("pb.a") == [1, 2, 9]
+    assert overlay.brokers["pb"].status().counts["carry_broken"] == 0

@@ -191,3 +191,26 @@ def test_readiness_agrees_with_its_definition(
             expected.append((number, pending))
     assert ready(made, ["p", "q", "r"], now_ms) == expected
     assert made.is_waiting == (len(expected) < len(waits))
+
+
+def test_a_subscription_to_some_pubends_waits_for_what_it_awaits_and_nothing_else() -> None:
+    made = readiness((1, 7, 3))
+    made.wait(1, 8, 3, ("q",), now_ms=10_000)
+    made.wait(2, 9, 3, ("q", "r"), now_ms=10_000)
+    made.confirm("q", 3, tick=100)
+
+    def narrowed(now_ms: int, *, has_begun: bool = True) -> list[tuple[int, tuple[str, ...]]]:
+        found = made.take_ready_narrowed(lambda each: list(each.pubends), now_ms=now_ms, has_begun=lambda _: has_begun)
+        return [(each.number, pending) for each, pending in found]
+
+    assert ready(made, ["p", "q"]) == []
+    assert narrowed(10_001, has_begun=False) == []
+    assert narrowed(10_001) == [(8, ())]
+    seen = [made.has_narrowed]
+    assert narrowed(10_000 + WAIT_MS) == [(9, ("r",))]
+    seen.append(made.has_narrowed)
+    made.wait(2, 9, 3, ("q",), now_ms=10_000)
+    made.drop(2)
+    seen.append(made.has_narrowed)
+    assert seen == [True, False, False]
+    assert made.is_waiting

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.broker.host.subscribers import Subscribers
+from penstock.broker.narrowing import narrowed
 from penstock.model.values import AttributeValue
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import Deliver
@@ -254,11 +255,11 @@ def test_what_is_looked_up_is_counted_and_told_to_whoever_samples() -> None:
     told: list[tuple[dict[str, object], list[int], int]] = []
     subscribers.deliveries(1, [1], [b"body"], [{"x": 1}])
     subscribers.sample_into(lambda attributes, keys, size: told.append((dict(attributes), keys.tolist(), size)))
-    subscribers.deliveries(1, [2], [b"body"], [{"x": 2}])
-    subscribers.deliveries(1, [3], [b""], [{"x": 0}])
+    subscribers.deliveries(1, [2], [b"body"], [{"x": 2}], name="orders")
+    subscribers.deliveries(1, [3], [b""], [{"x": 0}], name="trades")
     subscribers.deliveries(1, [4], [b""], [{"$class": "PIE"}], system=True)
     subscribers.deliveries(1, [5], [b""], [{"x": 3}], members={0: 0})
-    assert told == [({"x": 2}, [0], 4), ({"x": 0}, [], 0)]
+    assert told == [({"x": 2, "$pubend": "orders"}, [0], 4), ({"x": 0, "$pubend": "trades"}, [], 0)]
     assert subscribers.matched == 4
     subscribers.stop_sampling()
     subscribers.deliveries(1, [6], [b"body"], [{"x": 2}])
@@ -288,3 +289,32 @@ def test_silenced_subscriptions_get_nothing_and_must_still_be_removed() -> None:
     subscribers.check_invariants()
     subscribers.add(3, 7, Selector.parse("x > 0"))
     assert delivered(subscribers, {"x": 5}) == {2: [1], 3: [7]}
+
+
+def test_whether_anybody_is_interested_depends_on_the_pubend_too() -> None:
+    subscribers = Subscribers()
+    subscribers.add(1, 7, narrowed(Selector.parse("x > 0"), ("orders",)))
+    subscribers.add(2, 7, Selector.parse("$class = 'PIE'"))
+    asked: list[tuple[dict[str, AttributeValue], str]] = [
+        ({"x": 1}, "orders"),
+        ({"x": 1}, "trades"),
+        ({"x": 0}, "orders"),
+        ({"$class": "PIE"}, "orders"),
+    ]
+    assert [subscribers.are_interested(*each) for each in asked] == [True, False, False, False]
+
+
+def test_a_subscription_to_some_pubends_gets_their_messages_only() -> None:
+    subscribers = Subscribers()
+    key = subscribers.add(1, 7, narrowed(Selector.parse("x > 0"), ("orders",)))
+    subscribers.add(2, 8, Selector.parse("x > 0"))
+
+    def receivers(name: str) -> list[int]:
+        frames = subscribers.deliveries(1, [1, 2], [b"", b""], [{"x": 1}, {"x": 2}], name=name)
+        return sorted({each for _, connections in frames for each in connections})
+
+    assert (receivers("orders"), receivers("trades")) == ([1, 2], [2])
+    subscribers.check_invariants()
+    subscribers.remove(key)
+    assert receivers("orders") == [2]
+    subscribers.check_invariants()

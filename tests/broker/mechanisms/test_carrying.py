@@ -141,8 +141,8 @@ def test_a_mechanism_may_select_something_else_of_the_reserved_space() -> None:
     overlay = pair(chooser)
     overlay.wait(10)
     filters = overlay.brokers["a"].rooms.filters
-    assert filters.hosts_wanting({"$class": "NEW"})
-    assert not filters.hosts_wanting({"$class": "OLD"})
+    assert filters.hosts_wanting({"$class": "NEW"}, "p")
+    assert not filters.hosts_wanting({"$class": "OLD"}, "p")
     subscribers = overlay.brokers["b"].rooms.subscribers
     subscribers.check_invariants()
     assert subscribers.deliveries(1, [1], [b""], [{"$class": "NEW"}], system=True)

@@ -65,7 +65,7 @@ def say(overlay: Overlay, name: str, other: str, *frames: f.Frame) -> None:
 
 def publish_for(overlay: Overlay, client: TestClient, ms: int, *, every_ms: int = 10) -> None:
     for _ in range(ms // every_ms):
-        client.publish({"number": client.published})
+        client.publish({"number": client.published[""]})
         overlay.wait(every_ms)
 
 

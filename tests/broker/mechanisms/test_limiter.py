@@ -101,15 +101,32 @@ def test_a_link_that_comes_up_is_told_which_policy_is_here() -> None:
     assert each.on_message("b", b"", now_ms=0) == []
 
 
-def test_a_publisher_that_leaves_leaves_nothing_behind() -> None:
+def test_a_publisher_that_leaves_leaves_nothing_behind_after_a_while() -> None:
     each = limiter()
     for number in range(1, 5):
         epoch(each, 1000 * number, {("feed@pb/1", "IBM"): 200})
     assert each.status().slowed_channels == 1
     each.leave("feed@pb/1")
-    assert each.status().slowed_channels == 0
-    passed = epoch(each, 6000, {("new@pb/2", "IBM"): 50})
+    each.leave("nobody@pb/3")
+    for number in range(5, 26):
+        epoch(each, 1000 * number, {})
+    assert channels(each) == []
+    passed = epoch(each, 26_000, {("new@pb/2", "IBM"): 50})
     assert passed["new@pb/2", "IBM"] == 50
+
+
+def test_a_publisher_that_comes_back_has_no_new_quota() -> None:
+    each = limiter()
+    for number in range(1, 5):
+        epoch(each, 1000 * number, {("feed@pb/1", "IBM"): 200})
+    stayed = epoch(each, 5000, {("feed@pb/1", "IBM"): 200})
+    each.leave("feed@pb/1")
+    returned = epoch(each, 6000, {("feed@pb/1", "IBM"): 200})
+    assert returned["feed@pb/1", "IBM"] <= stayed["feed@pb/1", "IBM"] < 200
+    # It is there again: nothing is closed under it.
+    for number in range(7, 40):
+        epoch(each, 1000 * number, {("feed@pb/1", "IBM"): 200})
+    assert len(channels(each)) == 1
 
 
 def test_messages_without_the_attribute_are_a_group_too() -> None:
@@ -128,6 +145,8 @@ def test_groups_of_one_publisher_beyond_the_bound_are_one() -> None:
     assert len(channels(each)) == 1_001
     assert channels(each)[-1].group == OTHER_GROUPS
     each.leave("feed@pb/1")
+    for number in range(1, 25):
+        epoch(each, 1000 * number, {})
     assert channels(each) == []
 
 

@@ -122,7 +122,7 @@ def test_a_client_that_vanishes_on_the_way_has_failed_once() -> None:
     assert [each[:3] for each in notes.told] == [("failed", 5, "first"), ("failed", 5, "second")]
 
 
-def test_who_is_pinned_by_itself_or_by_the_operator_or_publishes_is_not_asked() -> None:
+def test_who_is_pinned_by_itself_or_by_the_operator_or_has_its_pubend_chosen_here_is_not_asked() -> None:
     overlay = chain("pb", "sb")
     migrations = overlay.brokers["pb"].migrations
     pinned = overlay.stranger("pb")
@@ -132,7 +132,10 @@ def test_who_is_pinned_by_itself_or_by_the_operator_or_publishes_is_not_asked() 
     migrations.pin("held")
     assert move(overlay, pinned, "sb") == "client statue is pinned"
     assert move(overlay, held, "sb") == "client held is pinned"
-    assert move(overlay, publisher, "sb") == "client feed publishes here"
+    assert move(overlay, publisher, "sb") == "client feed publishes to a pubend that this broker chose"
+    free = overlay.client("pb", "free")
+    free.publish({"number": 1}, pubend="pb.a")
+    assert move(overlay, free, "sb") == ""
     assert migrations.unpin("held")
     assert not migrations.unpin("held")
     assert move(overlay, held, "sb") == ""

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from penstock.broker.mechanisms.notes import _GROUPS_MAX, Notes
-from penstock.tracking.hashing import subscriber_key
+from penstock.tracking.hashing import EXPIRED_KEY, subscriber_key
 
 ONE, TWO, BOTH = (1).to_bytes(4), (2).to_bytes(4), (1).to_bytes(4) + (2).to_bytes(4)
 
@@ -88,3 +88,11 @@ def test_groups_of_subscriptions_do_not_fill_the_memory(notes: Notes) -> None:
             notes.deliver([body(2)], [number.to_bytes(4)], [5])
         notes.take_delivered()
     assert 0 < len(notes._groups) < _GROUPS_MAX
+
+
+def test_what_has_expired_is_noted_as_delivered_to_nobody_in_particular(notes: Notes) -> None:
+    notes.deliver([body(1)], [ONE], [5])
+    notes.expire([body(2), body(3)])
+    expected = [(2, EXPIRED_KEY), (3, EXPIRED_KEY), (1, subscriber_key("alice"))]
+    assert sorted(delivered(notes)) == sorted(expected)
+    assert delivered(notes) == []

@@ -11,7 +11,7 @@ from penstock.selectors import Selector
 def one_broker() -> tuple[Overlay, Sampling]:
     overlay = Overlay(BrokerSettings("a", pubends=("p",), best_effort=("p",)))
     rooms = overlay.brokers["a"].rooms
-    return overlay, Sampling(rooms.subscribers, rooms.connections, overlay.brokers["a"].migrations)
+    return overlay, Sampling(rooms, overlay.brokers["a"].migrations)
 
 
 def test_interests_are_gathered_and_matched() -> None:
@@ -69,3 +69,21 @@ def test_reserved_publications_are_never_sampled() -> None:
     router = overlay.brokers["a"].rooms.router
     router.publish("$a", [], [], now_ms=overlay.now_ms)
     assert sampling.end().interests == []
+
+
+def test_who_only_publishes_is_measured_by_the_brokers_of_its_pubends() -> None:
+    overlay, sampling = one_broker()
+    publisher, both, asked = (overlay.client("a") for _ in range(3))
+    for client in (publisher, both, asked):
+        client.publish({"x": 1}, pubend="p")
+    both.subscribe(1, "x > 0")
+    asked.publish({"x": 1})
+    sampling.begin([], 50, lambda _: True)
+    overlay.wait(2_000)
+    publisher.publish({"x": 1}, {"x": 2}, {"x": 3}, {"x": 4}, pubend="p")
+    both.publish({"x": 1}, pubend="p")
+    asked.publish({"x": 1})
+    (found,) = sampling.end().publishing
+    assert found.connection == publisher.connection
+    assert found.rates_msg_s.keys() == {"a"}
+    assert 1.9 < found.rates_msg_s["a"] < 2.1, "who leaves the choice to the broker cannot go, nor who subscribes"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.broker.narrowing import narrowed
 from penstock.broker.neighbours.filters import Filters, HostChange
 from penstock.broker.peers import LinkSequence
 from penstock.matching.index import LINKS_MAX
@@ -100,7 +101,7 @@ class Net:
             filters.check_invariants()
             assert known(filters) == known(self.filters["a"])
             for message in probes:
-                wanting = filters.hosts_wanting(message)
+                wanting = filters.hosts_wanting(message, "p")
                 for host in NAMES:
                     found = bool(wanting & filters.mask_of(frozenset({host})))
                     assert found == (host != name and wants(self.wanted[host], message))
@@ -187,7 +188,9 @@ def test_what_is_taken_back_together_leaves_what_the_others_want(
     last = host.unwant(Selector(each) for place, each in enumerate(wanted) if place in gone)
     assert last is None or other.learn(last)
     rest = [each for place, each in enumerate(wanted) if place not in gone]
-    assert [bool(other.hosts_wanting(message)) for message in probes] == [wants(rest, message) for message in probes]
+    assert [bool(other.hosts_wanting(message, "p")) for message in probes] == [
+        wants(rest, message) for message in probes
+    ]
     assert known(other)["a"] == known(host)["a"]
     other.check_invariants()
 
@@ -201,7 +204,7 @@ def test_a_filter_of_thousands_of_conjunctions_travels_in_parts_and_arrives_whol
     assert [len(update.added) for update in queue] == [500, 500, 500, 500, 500]
     for _ in range(4):
         net.carry("a", "b")
-        assert net.filters["b"].hosts_wanting({"n": 1}) == 0
+        assert net.filters["b"].hosts_wanting({"n": 1}, "p") == 0
     net.heal()
     # One wider wish replaces them all: the removals come in parts, too.
     net.want("a", ast.Comparison(">=", ast.Attribute("n"), ast.Literal(0)))
@@ -243,7 +246,7 @@ def test_a_broker_does_not_learn_its_own_filter_from_others() -> None:
     filters = Filters("a", incarnation=1)
     assert filters.learn(change_of("a", "x = 1", version=0, incarnation=1)) is None
     filters.learn(change_of("a", "x = 1", version=9, incarnation=9))
-    assert filters.hosts_wanting({"x": 1}) == 0
+    assert filters.hosts_wanting({"x": 1}, "p") == 0
     assert filters.mask_of(frozenset({"a"})) == 0
     assert [each.host for each in filters.whole()] == ["a"]
 
@@ -255,15 +258,15 @@ def test_old_news_is_no_news() -> None:
     for incarnation, version, base in [(2, 5, -1), (2, 4, -1), (1, 9, -1), (2, 5, 4), (1, 9, 8)]:
         assert not filters.learn(change_of("h", "x = 2", version=version, base=base, incarnation=incarnation))
     assert filters.version_of("h") == (2, 5)
-    assert filters.hosts_wanting({"x": 2}) == 0
-    assert filters.hosts_wanting({"x": 1}) == filters.mask_of(frozenset({"h"})) != 0
+    assert filters.hosts_wanting({"x": 2}, "p") == 0
+    assert filters.hosts_wanting({"x": 1}, "p") == filters.mask_of(frozenset({"h"})) != 0
 
 
 def test_a_whole_filter_replaces_what_was_known() -> None:
     filters = Filters("a", incarnation=1)
     filters.learn(change_of("h", "x = 1", "x = 2", version=5))
     assert filters.learn(change_of("h", "x = 2", "x = 3", version=0, incarnation=2))
-    assert [bool(filters.hosts_wanting({"x": value})) for value in (1, 2, 3)] == [False, True, True]
+    assert [bool(filters.hosts_wanting({"x": value}, "p")) for value in (1, 2, 3)] == [False, True, True]
     assert filters.version_of("h") == (2, 0)
     assert filters.status().entries == 2
     filters.check_invariants()
@@ -284,7 +287,7 @@ def test_a_change_of_an_unknown_version_is_a_protocol_error(incarnation: int, ve
     with pytest.raises(ProtocolError, match="jumps from an unknown version"):
         filters.learn(jump)
     assert filters.version_of("h") == (1, 1)
-    assert filters.hosts_wanting({"x": 2}) == 0
+    assert filters.hosts_wanting({"x": 2}, "p") == 0
     assert filters.learn(change_of("h", "x = 2", version=2, base=1))
 
 
@@ -300,7 +303,7 @@ def test_hosts_have_a_bit_each_and_a_new_one_makes_masks_stale() -> None:
     masks = [filters.mask_of(frozenset({host})) for host in ("x", "y", "z")]
     assert [mask.bit_count() for mask in masks] == [1, 1, 1]
     assert filters.mask_of(frozenset({"x", "z", "unknown"})) == masks[0] | masks[2]
-    assert filters.hosts_wanting({"x": 1, "z": 1}) == masks[0] | masks[2]
+    assert filters.hosts_wanting({"x": 1, "z": 1}, "p") == masks[0] | masks[2]
 
 
 def test_a_filter_that_is_no_selector_is_a_protocol_error_and_changes_nothing() -> None:
@@ -311,7 +314,7 @@ def test_a_filter_that_is_no_selector_is_a_protocol_error_and_changes_nothing() 
             filters.learn(bad)
     assert filters.version_of("h") == (-1, -1)
     assert filters.version_of("known") == (1, 1)
-    assert filters.hosts_wanting({"y": 1}) == 0
+    assert filters.hosts_wanting({"y": 1}, "p") == 0
     filters.check_invariants()
     # A neighbour that says it well is believed.
     assert filters.learn(change_of("h", "y = 1"))
@@ -387,7 +390,7 @@ def test_a_host_that_is_forgotten_leaves_nothing_and_its_number_to_another() -> 
     filters.check_invariants()
     assert (filters.hosts_version, filters.stamp) == (versions[0] + 1, versions[1] + 1)
     assert (filters.version_of("b"), filters.mask_of(frozenset({"b"}))) == ((-1, -1), 0)
-    assert filters.hosts_wanting({"x": 1}) == filters.mask_of(frozenset({"c"}))
+    assert filters.hosts_wanting({"x": 1}, "p") == filters.mask_of(frozenset({"c"}))
     filters.learn(whole("d", "x = 2"))
     assert filters.mask_of(frozenset({"d"})) == before
     filters.check_invariants()
@@ -398,7 +401,7 @@ def test_of_a_forgotten_host_only_a_whole_filter_is_believed() -> None:
     filters.learn(whole("b", "x = 1"))
     filters.forget("b")
     assert filters.learn(whole("b", "x = 2", version=2, base=1)) is None
-    assert filters.hosts_wanting({"x": 2}) == 0
+    assert filters.hosts_wanting({"x": 2}, "p") == 0
     assert list(filters.forgotten) == ["b"]
     assert filters.learn(whole("b", "x = 2", version=2)) is not None
     assert list(filters.forgotten) == []
@@ -439,7 +442,7 @@ def test_a_large_change_comes_into_force_in_steps_and_counts_when_all_of_it_is_t
     news = filters.learn(change)
     while news is None:
         assert filters.version_of("h") == (-1, -1)
-        assert filters.interested(["h"]) == (0, {})
+        assert filters.interested(["h"], "p") == (0, {})
         assert [each.host for each in filters.whole()] == ["b1"]
         entries.append(filters.status().entries)
         filters.check_invariants()
@@ -473,9 +476,9 @@ def test_until_a_new_version_counts_the_old_one_is_in_force() -> None:
     assert filters.learn(change_of("h", "x = 2", "x = 3", version=2)) is None
     assert filters.version_of("h") == (1, 1)
     mask = filters.mask_of(frozenset({"h"}))
-    assert filters.hosts_wanting({"x": 1}) == mask
+    assert filters.hosts_wanting({"x": 1}, "p") == mask
     assert filters.step() is not None
-    assert filters.hosts_wanting({"x": 3}) == mask
+    assert filters.hosts_wanting({"x": 3}, "p") == mask
 
 
 def test_a_host_that_is_forgotten_while_its_filter_changes_takes_no_more_steps() -> None:
@@ -486,3 +489,34 @@ def test_a_host_that_is_forgotten_while_its_filter_changes_takes_no_more_steps()
     assert not filters.has_steps
     assert filters.status().entries == 0
     filters.check_invariants()
+
+
+def test_a_host_is_interested_in_the_pubends_that_its_selectors_are_narrowed_to() -> None:
+    host, other = Filters("h", incarnation=1), Filters("o", incarnation=1)
+    other.learn(host.whole()[0])
+    system = Selector.parse("$class = 'PIE'")
+    narrow = narrowed(Selector.parse("x > 0"), ("orders", "trades"))
+    wide = Selector.parse("x > 5")
+
+    def interested() -> list[str]:
+        return [each for each in ("orders", "trades", "audit") if other.interested(["h"], each)[0]]
+
+    for selector, pubends, found in (
+        (system, [], []),
+        (narrow, ["orders", "trades"], ["orders", "trades"]),
+        (wide, ["orders", "trades", "audit"], ["orders", "trades"]),
+    ):
+        change = host.want(selector)
+        assert change is not None
+        other.learn(change)
+        other.check_invariants()
+        assert interested() == pubends
+        assert [each for each in ("orders", "trades", "audit") if other.hosts_wanting({"x": 1}, each)] == found
+    for selector, pubends in ((wide, ["orders", "trades"]), (narrow, [])):
+        change = host.unwant([selector])
+        assert change is not None
+        other.learn(change)
+        other.check_invariants()
+        assert interested() == pubends
+    other.forget("h")
+    other.check_invariants()

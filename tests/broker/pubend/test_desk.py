@@ -8,17 +8,23 @@ from overlay import Overlay
 from penstock.broker.access import Access, Rule
 from penstock.broker.claims import Claims
 from penstock.broker.commits import Commits
+from penstock.broker.connections import Connections
 from penstock.broker.durable import RecoveredPubend, SetValue
+from penstock.broker.pubend.dead_letters import DeadLetters
 from penstock.broker.pubend.desk import Answer, PubendDesk
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Named, Register
+from penstock.broker.pubend.work import WorkHome
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
 from penstock.protocol.frames import Missing
 from penstock.protocol.stream_frames import (
     LATEST,
+    DurableEntry,
     StreamForget,
     StreamForgotten,
+    StreamList,
+    StreamListed,
     StreamOpen,
     StreamOpened,
     StreamTaken,
@@ -32,6 +38,10 @@ OLDEST = tick_at(NOW_MS - 500)
 """Below it the log was trimmed."""
 
 
+def no_dead_letters(logs: dict[str, PubendLog]) -> DeadLetters:
+    return DeadLetters("pb", logs, publish=lambda *_: None, send=lambda _: None)
+
+
 class Office:
     """The desk of a pubend that has existed for a while, with what it has said and what is durable."""
 
@@ -42,7 +52,9 @@ class Office:
         self.values = values if values is not None else {}
         self.commits = Commits()
         self.register = Register("p", dict(self.values))
-        self.desk = PubendDesk(settings, {"p": self.log}, {"p": self.register}, self.commits)
+        logs, registers = {"p": self.log}, {"p": self.register}
+        self.work = WorkHome(settings, Connections(settings), logs, registers, self.commits, {}, no_dead_letters(logs))
+        self.desk = PubendDesk(settings, logs, registers, self.commits, self.work)
 
     def sync(self) -> list[Answer]:
         """Makes everything durable that waits for it; what is said then."""
@@ -148,7 +160,7 @@ def test_a_client_that_knows_its_own_position_resumes_there_after_damage() -> No
 
 def test_a_position_that_a_host_reports_mends_a_damaged_one() -> None:
     office = Office({"durable/p/D": b""})
-    assert office.desk.move("p", "D", 10, OLDEST + 7, "sb") == []
+    assert office.desk.move("p", "D", 10, OLDEST + 7, "sb", now_ms=NOW_MS) == []
     (change,) = office.desk.changes()
     assert change.value is not None
     assert office.named == Register("p", {change.name: change.value}).get("D") == Named(OLDEST + 7, 10, "sb")
@@ -191,7 +203,7 @@ def test_a_claim_that_cannot_begin_leaves_nothing() -> None:
 def test_a_higher_claim_takes_a_name_over_where_it_is_and_ends_the_former_owner() -> None:
     office = Office()
     office.claim(10, tick=OLDEST)
-    office.desk.move("p", "D", 10, OLDEST + 5, "sb")
+    office.desk.move("p", "D", 10, OLDEST + 5, "sb", now_ms=NOW_MS)
     said = office.claim(11, "tb", 2)
     assert said == [StreamOpened("p", "tb", 2, OLDEST + 5, 11), StreamTaken("p", "sb", "D", 11)]
     assert office.named == Named(OLDEST + 5, 11, "tb")
@@ -265,7 +277,7 @@ def test_a_policy_for_new_subscriptions_never_moves_one_that_resumes(missing: Mi
 def test_positions_of_the_owner_count_and_become_durable() -> None:
     office = Office()
     office.claim(10, tick=OLDEST)
-    office.desk.move("p", "D", 10, OLDEST + 5, "sb")
+    office.desk.move("p", "D", 10, OLDEST + 5, "sb", now_ms=NOW_MS)
     assert office.named == Named(OLDEST + 5, 10, "sb")
     for change in office.desk.changes():
         office.commits.add(change)
@@ -278,13 +290,13 @@ def test_a_former_owner_is_told_so_and_its_positions_do_not_count() -> None:
     office = Office()
     office.claim(10, tick=OLDEST)
     office.claim(11, "tb")
-    assert office.desk.move("p", "D", 10, OLDEST + 5, "sb") == [StreamTaken("p", "sb", "D", 11)]
+    assert office.desk.move("p", "D", 10, OLDEST + 5, "sb", now_ms=NOW_MS) == [StreamTaken("p", "sb", "D", 11)]
     assert office.named == Named(OLDEST, 11, "tb")
 
 
 def test_who_reports_a_name_that_is_not_known_is_ended() -> None:
     office = Office()
-    (taken,) = office.desk.move("p", "D", 10, OLDEST + 5, "sb")
+    (taken,) = office.desk.move("p", "D", 10, OLDEST + 5, "sb", now_ms=NOW_MS)
     assert isinstance(taken, StreamTaken)
     assert taken.ownership > 10
     assert office.named is None
@@ -293,7 +305,7 @@ def test_who_reports_a_name_that_is_not_known_is_ended() -> None:
 def test_nobody_has_more_than_there_is() -> None:
     office = Office()
     office.claim(10, tick=OLDEST)
-    office.desk.move("p", "D", 10, 2**62, "sb")
+    office.desk.move("p", "D", 10, 2**62, "sb", now_ms=NOW_MS)
     assert office.named == Named(END + 1, 10, "sb")
 
 
@@ -494,3 +506,36 @@ def test_a_pubend_keeps_no_more_durable_names_than_it_may() -> None:
     overlay.wait(2_000)
     ((_, number, reason),) = client.refusals()
     assert (number, "which is its limit (durables_max)" in reason) == (2, True)
+
+
+# --- who there is
+
+
+def listed(office: Office, now_ms: int, **asked: str) -> list[DurableEntry]:
+    (answer,) = office.desk.on_list(StreamList("p", "sb", 3, **asked), now_ms=now_ms)
+    assert isinstance(answer, StreamListed)
+    assert (answer.pubend, answer.host, answer.number, answer.is_more) == ("p", "sb", 3, False)
+    return list(answer.entries)
+
+
+def test_names_are_listed_with_their_positions_also_while_nobody_uses_them() -> None:
+    office = Office()
+    office.claim(5, tick=OLDEST, missing="earliest", selector="x = 1")
+    (entry,) = listed(office, NOW_MS + 1_000)
+    assert (entry.name, entry.host, entry.tick, entry.selector) == ("D", "sb", OLDEST, "x = 1")
+    assert (entry.silent_ms, entry.is_away) == (1_000, False)
+    assert entry.behind_ms == (END >> 16) - (OLDEST >> 16)
+    (entry,) = listed(office, NOW_MS + 60_000)
+    assert entry.is_away
+    office.desk.move("p", "D", 5, OLDEST + 1, "sb", now_ms=NOW_MS + 59_000)
+    (entry,) = listed(office, NOW_MS + 60_000)
+    assert (entry.tick, entry.silent_ms, entry.is_away) == (OLDEST + 1, 1_000, False)
+    assert listed(office, NOW_MS, durable="E") == listed(office, NOW_MS, after="D") == []
+    assert [each.name for each in listed(office, NOW_MS, durable="D", after="C")] == ["D"]
+
+
+def test_after_a_restart_a_name_is_away_until_somebody_speaks_of_it() -> None:
+    values: dict[str, bytes] = {}
+    Office(values).claim(5, selector="x = 1")
+    (entry,) = listed(Office(values), NOW_MS)
+    assert (entry.silent_ms, entry.is_away, entry.selector) == (-1, True, "x = 1")

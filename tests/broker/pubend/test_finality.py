@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from overlay import chain
+from penstock.broker.commits import Commits
 from penstock.broker.connections import Connections
 from penstock.broker.durable import RecoveredPubend, Trim
 from penstock.broker.effects import Record
+from penstock.broker.pubend.dead_letters import DeadLetters
 from penstock.broker.pubend.finality import Finality
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Register
+from penstock.broker.pubend.work import WorkHome
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
 from penstock.protocol import frames as f
@@ -22,6 +25,10 @@ BODY = bytes(40_000)
 """Two of them do not fit the step by which sizes are known."""
 
 
+def no_dead_letters(logs: dict[str, PubendLog]) -> DeadLetters:
+    return DeadLetters("pb", logs, publish=lambda *_: None, send=lambda _: None)
+
+
 class Keeper:
     """A pubend with ten messages, one per millisecond, and the room that decides what is kept of them."""
 
@@ -31,7 +38,9 @@ class Keeper:
         self.connections = Connections(self.settings)
         self.log = PubendLog("p", self.settings, former)
         self.register = Register("p", {})
-        self.finality = Finality(self.settings, self.connections, {"p": self.log}, {"p": self.register})
+        logs, registers = {"p": self.log}, {"p": self.register}
+        work = WorkHome(self.settings, self.connections, logs, registers, Commits(), {}, no_dead_letters(logs))
+        self.finality = Finality(self.settings, self.connections, logs, registers, work)
         self.finality.trims(now_ms=NOW_MS)
         self.now_ms = NOW_MS + (GRACE_MS if is_old else 0)
         self.ticks: list[int] = []

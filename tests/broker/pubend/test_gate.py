@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.broker.peers import Batch
 from penstock.broker.pubend.gate import Gate, Held
+from penstock.broker.sources import Batch, Source
 from penstock.congestion import CongestionSettings, PubendControl, Uca
 from penstock.model.tick import tick_at
 from penstock.model.values import AttributeValue
-from penstock.protocol.frames import Publish
 
 SETTINGS = CongestionSettings.paper(burst_ms=1)
 
@@ -20,15 +19,23 @@ class Admitted:
 
     parts: list[tuple[str, int, list[bytes]]] = field(default_factory=list)
     commits: int = 0
+    jumps: int = 0
 
     def admit(
-        self, pubend: str, publisher: bytes, frame: Publish, decoded: list[dict[str, AttributeValue]], *, now_ms: int
+        self,
+        source: Source,
+        first: int,
+        bodies: list[bytes],
+        decoded: list[dict[str, AttributeValue]],
+        *,
+        may_jump: bool,
+        now_ms: int,
     ) -> int:
         assert now_ms > 0
-        assert publisher == b"me"
-        assert len(decoded) == len(frame.bodies)
-        assert frame.pubend == pubend
-        self.parts.append((pubend, frame.first, frame.bodies))
+        self.jumps += may_jump
+        assert source.publisher == b"me"
+        assert len(decoded) == len(bodies)
+        self.parts.append((source.pubend, first, bodies))
         self.commits += 1
         return self.commits
 
@@ -52,10 +59,17 @@ def limit(control: PubendControl, rate: float) -> None:
     assert control.rate_msg_s == rate
 
 
-def held(count: int, *, pubend: str = "p", connection: int = 1, first: int = 1, name: str = "m") -> Held:
+def source(pubend: str = "p") -> Source:
+    return Source(pubend, b"me", "feed@pb/1")
+
+
+FIRST, SECOND = source(), source()
+
+
+def held(count: int, *, source: Source = FIRST, first: int = 1, name: str = "m") -> Held:
     bodies = [f"{name}{number}".encode() for number in range(first, first + count)]
     batch = Batch(first + count - 1, 10)
-    return Held(batch, connection, b"me", pubend, first, bodies, [{} for _ in bodies])
+    return Held(batch, source, first, bodies, [{} for _ in bodies])
 
 
 def test_without_a_limit_a_batch_passes_at_once_and_says_its_commit() -> None:
@@ -96,9 +110,9 @@ def test_who_comes_later_waits_behind_those_who_wait_though_one_message_could_pa
     entrance, admitted, controls = gate()
     limit(controls["p"], 10.0)
     entrance.offer(held(2), now_ms=1_000)
-    entrance.offer(held(1, connection=2, name="n"), now_ms=1_900)
+    entrance.offer(held(1, source=SECOND, name="n"), now_ms=1_900)
     assert b"n1" not in admitted.bodies()
-    assert list(entrance.waiting()["p"]) == [1, 2]
+    assert list(entrance.waiting()["p"]) == [FIRST, SECOND]
     for now_ms in range(2_000, 3_000, 100):
         entrance.release(now_ms=now_ms)
     assert admitted.bodies() == [b"m1", b"m2", b"n1"]
@@ -118,37 +132,38 @@ def test_pubends_do_not_wait_for_each_other() -> None:
     entrance, admitted, controls = gate("p", "q")
     limit(controls["p"], 10.0)
     assert entrance.offer(held(9), now_ms=1_000) is None
-    assert entrance.offer(held(4, pubend="q", name="q"), now_ms=1_000) is not None
+    assert entrance.offer(held(4, source=source("q"), name="q"), now_ms=1_000) is not None
     assert admitted.bodies("q") == [b"q1", b"q2", b"q3", b"q4"]
     assert list(entrance.waiting()) == ["p"]
 
 
 def test_release_answers_with_every_batch_that_is_through_in_the_order_of_its_pubend() -> None:
     entrance, _, controls = gate("p", "q")
-    for each in controls.values():
-        limit(each, 100.0)
-    for number in range(6):
-        entrance.offer(held(20, connection=number, pubend="pq"[number % 2]), now_ms=1_000)
+    for control in controls.values():
+        limit(control, 100.0)
+    sources = [source("pq"[number % 2]) for number in range(6)]
+    for each in sources:
+        entrance.offer(held(20, source=each), now_ms=1_000)
     released = []
     for now_ms in range(1_000, 4_000, 10):
-        released += [each.connection for each, _ in entrance.release(now_ms=now_ms)]
+        released += [sources.index(part.source) for part, _ in entrance.release(now_ms=now_ms)]
     assert sorted(released) == [0, 1, 2, 3, 4, 5]
-    assert [each for each in released if each % 2 == 0] == [0, 2, 4]
-    assert [each for each in released if each % 2] == [1, 3, 5]
+    assert [place for place in released if place % 2 == 0] == [0, 2, 4]
+    assert [place for place in released if place % 2] == [1, 3, 5]
 
 
 def test_what_a_publisher_left_behind_is_forgotten_and_makes_room() -> None:
     entrance, admitted, controls = gate()
     limit(controls["p"], 10.0)
     entrance.offer(held(50), now_ms=1_000)
-    entrance.offer(held(1, connection=2, name="n"), now_ms=1_000)
+    entrance.offer(held(1, source=SECOND, name="n"), now_ms=1_000)
     before = len(admitted.bodies())
-    entrance.leave(1)
-    assert list(entrance.waiting()["p"]) == [2]
+    entrance.leave(FIRST)
+    assert list(entrance.waiting()["p"]) == [SECOND]
     for now_ms in range(1_000, 1_500, 50):
         entrance.release(now_ms=now_ms)
     assert admitted.bodies()[before:] == [b"n1"]
-    entrance.leave(2)
+    entrance.leave(SECOND)
     assert entrance.is_open
 
 
@@ -156,9 +171,9 @@ def test_leaving_ends_the_waiting_of_a_pubend_where_nobody_else_waits() -> None:
     entrance, _, controls = gate()
     limit(controls["p"], 10.0)
     entrance.offer(held(50), now_ms=1_000)
-    entrance.leave(7)
+    entrance.leave(source())
     assert list(entrance.waiting()) == ["p"]
-    entrance.leave(1)
+    entrance.leave(FIRST)
     assert entrance.is_open
     assert entrance.release(now_ms=9_000) == []
     assert entrance.next_deadline(now_ms=9_000) is None

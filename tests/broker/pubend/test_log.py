@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from penstock.broker.durable import Append, RecoveredPubend
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import tick_at
+from penstock.model.values import AttributeValue
 from penstock.streams import Knowledge
 from strategies import tries
 
@@ -27,8 +29,9 @@ class Shell:
         self.changes: list[Append] = []
         self.lease = (recovered.lease or 0) if recovered else 0
 
-    def publish(self, *bodies: bytes, first: int = 1, publisher: bytes = b"") -> Append | None:
-        change = self.log.publish(publisher, first, list(bodies), [{} for _ in bodies], now_ms=self.now_ms)
+    def publish(self, *bodies: bytes, first: int = 1, publisher: bytes = b"", may_jump: bool = False) -> Append | None:
+        decoded: list[dict[str, AttributeValue]] = [{} for _ in bodies]
+        change = self.log.publish(publisher, first, list(bodies), decoded, may_jump=may_jump, now_ms=self.now_ms)
         return self.append(change)
 
     def renew(self) -> Append | None:
@@ -305,3 +308,45 @@ def test_whatever_happens_ticks_grow_and_promises_are_kept(happenings: list[tupl
             promised = max(promised, spoken.last)
         assert given_out == sorted(set(given_out))
         shell.log.check_invariants()
+
+
+def test_only_the_next_number_of_a_known_publisher_is_taken() -> None:
+    shell = Shell()
+    shell.publish(b"a", b"b", publisher=b"me")
+    with pytest.raises(AssertionError, match="message 4 of a publisher to p follows message 2"):
+        shell.publish(b"d", first=4, publisher=b"me")
+    change = shell.publish(b"c", first=3, publisher=b"me")
+    assert change is not None
+    assert change.sequences == {b"me": 3}
+    assert shell.log.jumped == 0
+
+
+def test_a_publisher_that_begins_anew_may_skip_numbers_since_it_knows_that_they_are_settled() -> None:
+    shell = Shell()
+    shell.publish(b"a", publisher=b"me")
+    assert shell.publish(b"e", first=5, publisher=b"me", may_jump=True) is not None
+    assert shell.log.jumped == 1
+    assert shell.publish(b"z", first=9, publisher=b"you", may_jump=True) is not None
+    assert shell.log.jumped == 1, "nothing was known of this one"
+    assert shell.publish(b"e", first=5, publisher=b"me", may_jump=True) is None
+    assert shell.log.repeated == 1
+
+
+def test_messages_from_a_tick_on_are_counted_and_estimated_where_they_are_older_than_this_life() -> None:
+    shell = Shell()
+    shell.log.begin(now_ms=NOW_MS)
+    assert shell.log.messages_from(0) == (0, True)
+    shell.publish(b"a" * 10, b"b" * 10, b"c" * 10)
+    shell.publish(b"d" * 10)
+    first = shell.changes[0].messages[0][0]
+    assert shell.log.messages_from(0) == (4, True)
+    assert shell.log.messages_from(first + 1) == (3, True)
+    assert shell.log.messages_from(first + 3) == (1, True)
+    assert shell.log.messages_from(shell.log.last_tick + 1) == (0, True)
+    assert shell.log.bytes_from(0) == 40
+    assert shell.log.bytes_from(shell.log.last_tick + 1) == 0
+    old = tick_at(NOW_MS - 1_000)
+    again = Shell(RecoveredPubend(last_tick=old, first_tick=1, parts=((old, 2_560),)))
+    assert again.log.messages_from(0) == (10, False)
+    again.publish(b"e")
+    assert again.log.messages_from(old + 1) == (1, True)

@@ -22,7 +22,7 @@ from penstock.model.metrics import DELAY, INPUT
 
 def sample(at_s: float, low: float, high: float, *, messages: int = 0, control: int = 0) -> Sample:
     loads = {"a": Load(low, 0.1, 0.01), "b": Load(high, 0.1, 0.01)}
-    return Sample(at_s, loads, {"a": 1, "b": 3}, {"a": 100.0, "b": 20.0}, messages, control, 0, 0, {})
+    return Sample(at_s, loads, {"a": 1, "b": 3}, {}, {"a": 100.0, "b": 20.0}, messages, control, 0, 0, {})
 
 
 def test_spread_is_the_largest_difference() -> None:

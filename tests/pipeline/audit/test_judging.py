@@ -52,3 +52,10 @@ def test_a_selector_that_nobody_recorded_accuses_nobody() -> None:
 
 def test_who_is_accused_is_told_with_its_brokers() -> None:
     assert list(judge(seen(), subscribers())) == [Finding(Judgement.LOST, "s", ("b",))]
+
+
+def test_a_message_with_a_lifetime_is_not_lost() -> None:
+    message = Seen(100, "p", frozenset({0}), (), frozenset(), expires=True)
+    assert [each.judgement for each in judge(message, subscribers())] == [Judgement.EXPIRED]
+    got = Seen(100, "p", frozenset({0}), (("b", "s"),), frozenset(), expires=True)
+    assert [each.judgement for each in judge(got, subscribers())] == [Judgement.DELIVERED]

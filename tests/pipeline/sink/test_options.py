@@ -21,6 +21,13 @@ def test_the_connection_is_said_as_for_the_source() -> None:
     assert "s3cret" not in repr(parse_sink_options({**NEEDED, "token": "s3cret"}))
 
 
+def test_with_a_column_for_it_the_pubend_may_be_absent() -> None:
+    given = {**NEEDED, "PubendColumn": " target "}
+    assert (parse_sink_options(given).pubend, parse_sink_options(given).pubend_column) == ("b1.a", "target")
+    del given["pubend"]
+    assert (parse_sink_options(given).pubend, parse_sink_options(given).pubend_column) == ("", "target")
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

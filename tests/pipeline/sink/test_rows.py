@@ -9,6 +9,7 @@ from pyspark.sql import types as sql
 from penstock.model.message import Message
 from penstock.pipeline.sink.errors import SinkError, SinkOptionError
 from penstock.pipeline.sink.rows import RowReader
+from penstock.pipeline.sink.staging import Row
 
 MAP = sql.MapType(sql.StringType(), sql.StringType())
 
@@ -26,7 +27,7 @@ def read(made: sql.StructType, rows: list[dict[str, Any]], content_type: str = "
         field.name: pa.array([row[field.name] for row in rows], arrow.get(field.dataType.simpleString()))
         for field in made.fields
     }
-    return list(RowReader(made, content_type).messages(pa.RecordBatch.from_pydict(columns)))
+    return [row.message for row in RowReader(made, content_type).rows(pa.RecordBatch.from_pydict(columns))]
 
 
 def test_columns_become_attributes_of_their_types_and_nulls_are_left_out() -> None:
@@ -85,3 +86,55 @@ def test_a_row_that_is_no_message_is_shown() -> None:
 def test_a_content_type_that_cannot_be_is_refused_before_any_row() -> None:
     with pytest.raises(SinkOptionError, match="content type"):
         RowReader(schema(a=sql.LongType()), "täxt")
+
+
+TARGETS = schema(target=sql.StringType(), number=sql.LongType())
+
+
+def targets(pubend: str, *names: str | None) -> list[Row]:
+    reader = RowReader(TARGETS, pubend=pubend, pubend_column="target")
+    numbers = list(range(len(names)))
+    return list(reader.rows(pa.RecordBatch.from_pydict({"target": pa.array(names, pa.string()), "number": numbers})))
+
+
+def test_a_column_names_the_pubend_of_each_row_and_is_no_attribute() -> None:
+    assert targets("q", "a", None, "b") == [
+        Row("a", Message({"number": 0})),
+        Row("q", Message({"number": 1})),
+        Row("b", Message({"number": 2})),
+    ]
+
+
+def test_without_such_a_column_all_rows_go_to_one_pubend() -> None:
+    reader = RowReader(TARGETS, pubend="q")
+    batch = pa.RecordBatch.from_pydict({"target": ["a"], "number": [1]})
+    assert list(reader.rows(batch)) == [Row("q", Message({"target": "a", "number": 1}))]
+
+
+@pytest.mark.parametrize(
+    ("pubend", "name", "says"),
+    [("", None, r"'target' is null, and there is no option pubend \(.*number='0'"), ("q", "", "'target' is empty")],
+)
+def test_a_row_that_names_no_pubend_is_shown(pubend: str, name: str | None, says: str) -> None:
+    with pytest.raises(SinkError, match=f"a row names no pubend: column {says}"):
+        targets(pubend, name)
+
+
+def test_the_column_may_be_the_one_of_the_source() -> None:
+    RowReader(schema(pubend=sql.StringType(), a=sql.LongType()), pubend_column="pubend")
+    with pytest.raises(SinkOptionError, match="'pubend' is made by publishing"):
+        RowReader(schema(pubend=sql.StringType(), a=sql.LongType(), b=sql.StringType()), pubend_column="b")
+
+
+@pytest.mark.parametrize(
+    ("made", "column", "says"),
+    [
+        (schema(a=sql.LongType(), b=sql.StringType()), "c", "no column 'c'; there are: a, b"),
+        (schema(a=sql.LongType(), b=sql.StringType()), "a", "'a' names pubends, and cannot be bigint"),
+        (schema(payload=sql.StringType(), b=sql.StringType()), "payload", "'payload', which has another meaning"),
+        (schema(a=sql.StringType()), "a", "no columns to publish"),
+    ],
+)
+def test_a_column_that_cannot_name_pubends_is_refused(made: sql.StructType, column: str, says: str) -> None:
+    with pytest.raises(SinkOptionError, match=says):
+        RowReader(made, pubend_column=column)

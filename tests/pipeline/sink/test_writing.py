@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import WriterCommitMessage
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.lab.demo_overlay import DemoOverlay
 from penstock.pipeline.sink.errors import SinkError, SinkOptionError
@@ -48,6 +48,17 @@ def test_a_batch_is_staged_committed_and_aborted(overlay: DemoOverlay, tmp_path:
     writer.abort([None, writer.write(iter([batch(9)]))])
     assert not list(tmp_path.rglob("*.rows"))
     assert logged(overlay, "b1.in") == [1, 2]
+
+
+def test_a_column_chooses_the_pubend_by_whatever_broker(overlay: DemoOverlay, tmp_path: Path) -> None:
+    made = StructType([*SCHEMA.fields, StructField("pubend", StringType())])
+    given = {"broker": overlay.url("b2"), "staging": str(tmp_path), "pubendColumn": "pubend", "pubend": "b1.more"}
+    before = logged(overlay, "b1.out")
+    writer = batch_writer(given, made, overwrite=False)
+    columns = {"number": pa.array([1, 2, 3], pa.int64()), "pubend": pa.array(["b1.out", None, "b1.out"])}
+    writer.commit([writer.write(iter([pa.RecordBatch.from_pydict(columns)]))])
+    assert logged(overlay, "b1.more") == [2]
+    assert logged(overlay, "b1.out") == [*before, 1, 3]
 
 
 def test_what_is_published_cannot_be_overwritten(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from penstock.balancing.offload.algorithms import offload_input, offload_match, offload_output
+from penstock.balancing.offload.algorithms import offload_input, offload_match, offload_output, offload_publishers
 from penstock.balancing.offload.coverage import Coverage
-from penstock.balancing.offload.instance import Interest, Offload, Profile
+from penstock.balancing.offload.instance import Interest, Offload, Profile, Publishing
 from penstock.model.metrics import DELAY, INPUT, OUTPUT, Metric
 
-__all__ = ["ALGORITHMS", "Coverage", "Interest", "Offload", "Profile"]
+__all__ = ["ALGORITHMS", "Coverage", "Interest", "Offload", "Profile", "Publishing", "offload_publishers"]
 
 ALGORITHMS: Final[dict[Metric, Callable[[Offload, Coverage], None]]] = {
     INPUT: offload_input,

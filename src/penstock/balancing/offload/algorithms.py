@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from penstock.balancing.offload.coverage import Coverage
-from penstock.balancing.offload.instance import Offload
+from penstock.balancing.offload.instance import Leaver, Offload
 from penstock.balancing.offload.prefixes import move_in_order
 from penstock.model.metrics import DELAY, INPUT, OUTPUT
 
-__all__ = ["offload_input", "offload_match", "offload_output"]
+__all__ = ["offload_input", "offload_match", "offload_output", "offload_publishers"]
+
+_LEAST: Final = 1e-12
+"""The least by which a move must narrow the difference."""
 
 
 def offload_input(work: Offload, coverage: Coverage) -> None:
@@ -23,9 +28,36 @@ def offload_input(work: Offload, coverage: Coverage) -> None:
     never be balanced. But input utilisation is rate × matching delay, and each subscription adds to the delay: so
     subscriptions that add nothing to the partner's input follow, least traffic first.
     """
+    offload_publishers(work)
     _move_members(work, coverage)
     if not work.is_done(INPUT):
         move_in_order(work, coverage, INPUT, np.flatnonzero((work.left > 0) & (work.added() <= 0)))
+
+
+def offload_publishers(work: Offload) -> None:
+    """Balance the input utilisation by publishers, whose moves change nothing else (ours: the paper's future work).
+
+    Repeatedly moves the publisher that brings the difference closest to zero, until nothing improves. One that the
+    partner would not even notice, since it publishes to a pubend there, is preferred to all others. An overload is
+    relieved as far as the partner has room.
+    """
+    while not work.is_done(INPUT):
+        choices = [(each, *work.after_leaving(each)) for each in work.leavers]
+        now = abs(work.difference(INPUT))
+        low, is_needed = work.settings.lower_overload, work.needs_relief(INPUT)
+        best: tuple[tuple[bool, float], Leaver] | None = None
+        for leaver, host, partner in choices:
+            if max(partner.input, partner.cpu) > low and leaver.added_msg_s > 0:
+                continue
+            distance = abs(work.apart(host, partner)[INPUT])
+            if distance >= now - _LEAST and not is_needed:
+                continue
+            rank = (leaver.added_msg_s > 0, distance)
+            if best is None or rank < best[0]:
+                best = (rank, leaver)
+        if best is None:
+            return
+        work.let_leave(best[1])
 
 
 def offload_match(work: Offload, coverage: Coverage) -> None:
@@ -34,6 +66,8 @@ def offload_match(work: Offload, coverage: Coverage) -> None:
     Also relieves an overload of CPU, memory or input: then it continues until the broker is below the lower overload
     threshold.
     """
+    if work.needs_relief(DELAY):
+        offload_publishers(work)
     move_in_order(work, coverage, DELAY, np.flatnonzero(work.left > 0))
 
 

@@ -32,7 +32,17 @@ from penstock.model.metrics import BALANCED, DELAY, INPUT, OUTPUT, UTILISATIONS,
 from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 
-__all__ = ["Differences", "Guard", "Interest", "Offload", "Profile", "is_above", "relieved_with"]
+__all__ = [
+    "Differences",
+    "Guard",
+    "Interest",
+    "Leaver",
+    "Offload",
+    "Profile",
+    "Publishing",
+    "is_above",
+    "relieved_with",
+]
 
 Floats = npt.NDArray[np.float64]
 Differences = Mapping[Metric, Any]
@@ -64,6 +74,28 @@ class Interest:
 
 
 @dataclass(slots=True, frozen=True)
+class Publishing:
+    """A client that publishes and has no subscriptions, and its rates during sampling."""
+
+    connection: int
+    name: str
+    rates_msg_s: Mapping[str, float]
+    """What it publishes to the pubends of each broker."""
+
+
+@dataclass(slots=True, frozen=True)
+class Leaver:
+    """A publisher that could move to the partner, and what that would change."""
+
+    connection: int
+    name: str
+    saved_msg_s: float
+    """How much this broker's input falls: by all that is for pubends elsewhere, since the rest is carried here."""
+    added_msg_s: float
+    """How much the partner's input rises: by all that is not carried there anyway."""
+
+
+@dataclass(slots=True, frozen=True)
 class Profile:
     """The result of PRESS: the interests of this broker, their bit vectors, and the message size."""
 
@@ -72,6 +104,17 @@ class Profile:
     message_bytes: float
     input_msg_s: float = 0.0
     """Publications per second that came in during sampling; 0 to use the rate measured all along."""
+    publishing: Sequence[Publishing] = ()
+
+    def leavers(self, host: str, partner: str) -> list[Leaver]:
+        """The publishers whose move from one broker to the other would relieve it."""
+        found = []
+        for each in self.publishing:
+            total = sum(each.rates_msg_s.values())
+            saved, added = (total - each.rates_msg_s.get(name, 0.0) for name in (host, partner))
+            if saved > 0:
+                found.append(Leaver(each.connection, each.name, saved, added))
+        return found
 
 
 @dataclass(slots=True)
@@ -87,6 +130,10 @@ class Offload:
     cards: list[ReportCard] = field(default_factory=list)
     moves: dict[int, int] = field(default_factory=dict)
     """How many subscribers move, by the place of their interest."""
+    leavers: list[Leaver] = field(default_factory=list)
+    """The publishers that could still move."""
+    leaving: list[Leaver] = field(default_factory=list)
+    """The publishers chosen so far."""
     css: Words = field(init=False)
     """The publications the partner gets anyway."""
     left: npt.NDArray[np.int64] = field(init=False)
@@ -110,7 +157,8 @@ class Offload:
         if self.partner.delay_slope_s <= 0:
             # A broker that never had subscribers has no figures of its own. We assume it is slower: given too much, it
             # would give some back, and the load would oscillate; given too little, it is asked again.
-            self.partner = _with_line(self.partner, self.host.delay_slope_s * _STRANGER)
+            base_s = 0.0 if self.partner.subscriptions else self.partner.delay_base_s
+            self.partner = _with_line(self.partner, base_s, self.host.delay_slope_s * _STRANGER)
 
     # --- as it is now
 
@@ -121,8 +169,8 @@ class Offload:
 
     @property
     def moved(self) -> int:
-        """Subscribers chosen so far."""
-        return sum(self.moves.values())
+        """Subscribers and publishers chosen so far."""
+        return sum(self.moves.values()) + len(self.leaving)
 
     def difference(self, metric: Metric) -> float:
         """How far this broker is above the partner."""
@@ -225,6 +273,21 @@ class Offload:
         self.moves[place] = self.moves.get(place, 0) + count
         name = self.profile.interests[place].name
         self.cards.append(ReportCard(name, count, difference, is_covered, rate, float(self.outputs[place])))
+
+    def after_leaving(self, leaver: Leaver) -> tuple[Figures, Figures]:
+        """Both brokers' figures after a publisher has moved."""
+        saved = min(leaver.saved_msg_s, float(self.host.rate_msg_s))
+        return self.host.changed(rate=-saved), self.partner.changed(rate=leaver.added_msg_s)
+
+    def let_leave(self, leaver: Leaver) -> None:
+        """Move a publisher, and re-estimate both brokers."""
+        self.host, self.partner = self.after_leaving(leaver)
+        self.leavers.remove(leaver)
+        self.leaving.append(leaver)
+        card = ReportCard(
+            f"publisher {leaver.name}", 1, self.difference(INPUT), leaver.added_msg_s <= 0, leaver.saved_msg_s, 0.0
+        )
+        self.cards.append(card)
 
     def _after(self, count: npt.NDArray[np.int64], added: Floats, reduced: Floats) -> tuple[Figures, Figures]:
         leaves = (count == self.left) & ~self.stays
@@ -351,14 +414,14 @@ _EFFECTS: Final[dict[Metric, Callable[[Offload, Figures], Any]]] = {
 """How far one subscriber of each interest, moved to this partner, narrows the difference of a metric."""
 
 
-def _with_line(figures: Figures, slope: float) -> Figures:
+def _with_line(figures: Figures, base_s: float, slope_s: float) -> Figures:
     return Figures(
         figures.rate_msg_s,
         figures.subscriptions,
         figures.bytes_out_s,
         figures.bandwidth,
-        0.0,
-        max(slope, 1e-12),
+        base_s,
+        max(slope_s, 1e-12),
         figures.cpu,
         figures.memory,
         figures.memory_per_subscription,

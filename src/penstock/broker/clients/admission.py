@@ -55,6 +55,8 @@ class Admission:
                 self._link_up(peer, hello.name, now_ms)
         else:
             problem = f"role {hello.role!r} is not expected here"
+        if problem is not None and hello.role == "client":
+            self._desk.note_refused(peer, hello, problem)
         self._judge(peer, problem, now_ms)
 
     def on_proof(self, peer: Peer, frame: LinkProof, now_ms: int) -> None:

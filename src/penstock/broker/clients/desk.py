@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from penstock.broker.access import Claimant
@@ -18,23 +18,28 @@ from penstock.broker.due import Due
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.readiness import Readiness, Waiting
-from penstock.broker.host.subscribers import is_reserved
 from penstock.broker.host.wishes import Refusal, Settled
+from penstock.broker.narrowing import PUBEND, is_reserved, is_wanted, names_pubends, narrowed
 from penstock.broker.neighbours.filters import HostChange
-from penstock.broker.peers import Guest, Peer, PeerKind, Subscription, guest_of
+from penstock.broker.peers import Guest, Peer, PeerKind, Subscription, first_number, guest_of
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
 from penstock.matching.plan import effort_in_index
+from penstock.model.body import take_in
 from penstock.model.bounded_cache import BoundedCache
-from penstock.model.names import is_client_name, is_durable_name
-from penstock.model.values import RESERVED_PREFIX
+from penstock.model.names import is_client_name, is_durable_name, is_plain_name
+from penstock.model.values import RESERVED_PREFIX, Attributes
 from penstock.protocol.control import shortened
 from penstock.protocol.frames import (
     PROTOCOL_VERSION,
+    DurablesRequest,
     Forget,
     Forgotten,
     Hello,
+    InterestReply,
+    InterestRequest,
     PubendNames,
+    PubendPlaces,
     Refused,
     Subscribe,
     Subscribed,
@@ -51,6 +56,7 @@ __all__ = ["Desk", "Selecting"]
 _NUMBER_MAX: Final = 2**32
 _NAMES_PER_FRAME: Final = 1_000
 """Pubends whose numbers are sent to a client in one frame."""
+_LISTING_MAX: Final = 1 << 30
 _FORGETTING_MAX: Final = 256
 _LET_GO_AT_ONCE: Final = 4
 """Conjunctions removed from the filter in one turn; the most expensive take some milliseconds together."""
@@ -76,6 +82,10 @@ class Desk:
         self._settings = rooms.settings
         self._connections = rooms.connections
         self._filters, self._tracker = rooms.filters, rooms.tracker
+        self._topology = rooms.topology
+        self._places: dict[str, tuple[str, str, bool]] = {}
+        """The pubends of other brokers, as clients were last told."""
+        self._are_complete = False
         self._subscribers = rooms.subscribers
         self._pubends = rooms.pubends
         self._readiness = readiness
@@ -104,7 +114,7 @@ class Desk:
             return f"this is overlay {settings.overlay}, not {hello.overlay}"
         client = settings.access.identify(hello.name, hello.credential, peer.certificate)
         if client is None:
-            return "authentication failed"
+            return settings.access.refusal(hello.name)
         if not is_client_name(client):
             return "the name of a client has at most 200 characters, and only those that can be printed"
         account = self._accounts.open(client)
@@ -119,7 +129,6 @@ class Desk:
             number,
             settings.access.rule_for(client),
             number.to_bytes(4) + settings.number.to_bytes(4),
-            credit_bytes=settings.credit_bytes,
             publisher_id=publisher,
         )
         peer.guest.is_pinned, peer.guest.migration = hello.pinned, hello.migration
@@ -137,6 +146,8 @@ class Desk:
                 settings.credit_bytes,
                 settings.pubends,
                 settings.best_effort,
+                self._places_elsewhere(),
+                self._guaranteed.knows_all_pubends(),
             ),
         )
         numbered = self._pubends.numbered()
@@ -144,23 +155,35 @@ class Desk:
             self._connections.say(peer, PubendNames(numbered[start : start + _NAMES_PER_FRAME]))
         return None
 
+    def note_refused(self, peer: Peer, hello: Hello, problem: str) -> None:
+        """Tells the operator which client was refused, where it came from, and what it lacks; never its token."""
+        missing = self._settings.access.missing_proof(hello.name, hello.credential, peer.certificate)
+        self._connections.record(
+            "client-refused",
+            peer=peer.connection,
+            client=hello.name,
+            address=peer.source or "unknown",
+            reason=missing or problem,
+        )
+
     def subscribe(self, peer: Peer, frame: Subscribe, *, now_ms: int) -> HostChange | None:
         """Adds a client's subscription; returns the change of this broker's filter."""
         guest = guest_of(peer)
-        problem, selector = self._selector(guest, frame)
-        if selector is None:
+        problem, asked = self._selector(guest, frame)
+        if asked is None:
             self.refuse(peer, "subscribe", frame.number, problem)
             return None
+        selector = asked.narrowed
         key = self._subscribers.add(peer.connection, frame.number, selector)
         size = _selector_bytes(frame, selector)
         subscription = Subscription(key, selector, len(frame.positions), size, effort_in_index(selector))
         guest.begin(frame.number, subscription)
         change = self._filters.want(selector)
         version = self._filters.version
-        self._readiness.wait(peer.connection, frame.number, version, now_ms=now_ms)
+        self._readiness.wait(peer.connection, frame.number, version, frame.pubends, now_ms=now_ms)
         hosted = self._to_host(peer.connection, key, version, frame, now_ms)
         hosted.claimant = self._claimant(guest, frame.durable)
-        hosted.selector = str(selector)
+        hosted.selector = str(asked.selector)
         subscriber = frame.durable or guest.client
         durable = bool(frame.durable)
         self._tracker.attach(peer.connection, frame.number, subscriber, durable=durable, selector=hosted.selector)
@@ -171,6 +194,13 @@ class Desk:
         self._guaranteed.subscribe(hosted, now_ms=now_ms)
         self._guaranteed.confirm_own(version, now_ms=now_ms)
         return change
+
+    def select(self, peer: Peer, text: str) -> tuple[str, Selector | None]:
+        """Returns why a client may not select that, or an empty string and the part that it may see."""
+        guest = guest_of(peer)
+        if guest.rule.subscribe is None:
+            return f"client {guest.client} may not subscribe", None
+        return self._selecting.select(guest, text)
 
     def unsubscribe(self, peer: Peer, frame: Unsubscribe, *, now_ms: int) -> HostChange | None:
         """Ends a client's subscription; returns the change of this broker's filter."""
@@ -268,17 +298,30 @@ class Desk:
             subscription.is_confirmed = True
             hosted = self._hosted.get(subscription.key)
             starts = tuple(hosted.starts.items()) if hosted else ()
-            unbegun = self._guaranteed.pending(hosted) if hosted else ()
+            unbegun = (*self._guaranteed.pending(hosted), *self._guaranteed.missing(hosted)) if hosted else ()
             pending = tuple(dict.fromkeys((*pending, *unbegun)))
-            self._connections.say(peer, Subscribed(number, str(subscription.selector), pending, starts))
+            granted = hosted.selector if hosted else str(subscription.selector)
+            self._connections.say(peer, Subscribed(number, granted, pending, starts))
 
     def confirm_ready(self, awaited: list[str], out_of_reach: list[str], *, now_ms: int) -> None:
         """Tells clients of the subscriptions that need not wait any longer."""
-        ready = self._readiness.take_ready(
-            awaited, now_ms=now_ms, has_begun=lambda each: self.has_begun(each, out_of_reach)
-        )
+
+        def has_begun(waiting: Waiting) -> bool:
+            return self.has_begun(waiting, out_of_reach)
+
+        ready = self._readiness.take_ready(awaited, now_ms=now_ms, has_begun=has_begun)
+        if self._readiness.has_narrowed:
+            known = self._topology.pubends()
+
+            def awaited_by(waiting: Waiting) -> list[str]:
+                # What is behind a broker that was never met concerns only those who want pubends that are not known.
+                misses = any(pubend not in known for pubend in waiting.pubends)
+                return [each for each in awaited if each in waiting.pubends or (misses and each not in known)]
+
+            ready += self._readiness.take_ready_narrowed(awaited_by, now_ms=now_ms, has_begun=has_begun)
         for waiting, pending in ready:
-            self.confirm(waiting.connection, waiting.number, (*pending, *out_of_reach))
+            away = [each for each in out_of_reach if is_wanted(each, waiting.pubends)]
+            self.confirm(waiting.connection, waiting.number, (*pending, *away))
 
     def has_begun(self, waiting: Waiting, out_of_reach: list[str]) -> bool:
         """Whether a subscription has begun on all guaranteed pubends that can be reached."""
@@ -324,6 +367,7 @@ class Desk:
             missing=frame.missing,
             durable=frame.durable,
             ownership=self._guaranteed.claims.next(now_ms=now_ms) if frame.durable else 0,
+            pubends=frame.pubends,
         )
 
     def forget(self, peer: Peer, frame: Forget, *, now_ms: int) -> None:
@@ -340,7 +384,55 @@ class Desk:
             self.refuse(peer, "forget", frame.number, f"there is no durable subscription {frame.durable!r}")
             return
         pubends = self._guaranteed.known()
+        if frame.pubends:
+            unknown = [pubend for pubend in frame.pubends if pubend not in pubends]
+            if unknown:
+                self.refuse(peer, "forget", frame.number, self._no_such_pubend(unknown[0]))
+                return
+            pubends = list(frame.pubends)
         self._guaranteed.forget_durable(peer.connection, frame.number, frame.durable, pubends, by, now_ms=now_ms)
+
+    def list_durables(self, peer: Peer, frame: DurablesRequest, *, now_ms: int) -> None:
+        """Asks a pubend which durable subscriptions it keeps, for a client, or refuses to."""
+        guest = guest_of(peer)
+        problem = ""
+        if guest.rule.subscribe is None:
+            problem = f"client {guest.client} may not subscribe"
+        elif not self._guaranteed.knows(frame.pubend):
+            problem = self._no_such_pubend(frame.pubend)
+        elif not 0 <= frame.number < _LISTING_MAX:
+            problem = f"request number {frame.number} has more than 30 bits"
+        elif any(name and not is_durable_name(name) for name in (frame.after, frame.durable)):
+            problem = "that is not the name of a durable subscription"
+        if problem:
+            self.refuse(peer, "durables", frame.number, problem)
+            return
+        by = "" if self._settings.access.is_open else guest.client
+        self._guaranteed.list_durables(
+            peer.connection, frame.number, frame.pubend, frame.after, frame.durable, by, now_ms=now_ms
+        )
+
+    def tell_interest(self, peer: Peer, frame: InterestRequest) -> None:
+        """Tells a client whether it is certain that nobody wants a message that it may publish."""
+        (attributes,) = take_in([frame.body])
+        allowed = guest_of(peer).rule.publish
+        # Nobody is to find out what others want by asking about messages that they may not publish.
+        may_ask = allowed is not None and allowed.matches(attributes)
+        is_nobody = may_ask and self._knows_all_filters() and not self._is_wanted(attributes, frame.pubend)
+        self._connections.say(peer, InterestReply(frame.number, is_nobody))
+
+    def _is_wanted(self, attributes: Attributes, pubend: str) -> bool:
+        # A message to no pubend in particular may go to any.
+        pubends = [pubend] if pubend else list(self._topology.pubends())
+        return any(
+            self._subscribers.are_interested(attributes, each) or self._filters.hosts_wanting(attributes, each)
+            for each in pubends
+        )
+
+    def _knows_all_filters(self) -> bool:
+        """Whether this broker has heard of every broker, and of what the clients of each want."""
+        others = [name for name in self._settings.members if name != self._settings.name]
+        return self._guaranteed.knows_all_pubends() and all(self._filters.version_of(name)[0] >= 0 for name in others)
 
     def _claimant(self, guest: Guest, durable: str) -> Claimant:
         return self._settings.access.claimant(guest.client, guest.rule, durable)
@@ -363,7 +455,7 @@ class Desk:
         if not publisher:
             self._publishers = (self._publishers + 1) % _NUMBER_MAX
             return self._publishers
-        number = crc32(publisher)
+        number = first_number(publisher)
         while self._taken.get(number, publisher) != publisher:
             number = (number + 1) % _NUMBER_MAX
         self._taken[number] = publisher
@@ -371,14 +463,14 @@ class Desk:
             del self._taken[next(iter(self._taken))]
         return number
 
-    def _selector(self, guest: Guest, frame: Subscribe) -> tuple[str, Selector | None]:
+    def _selector(self, guest: Guest, frame: Subscribe) -> tuple[str, _Asked | None]:
         if not 0 <= frame.number < _NUMBER_MAX:
             return f"subscription number {frame.number} has more than 32 bits", None
         if frame.number in guest.subscriptions:
             return f"subscription {frame.number} exists already", None
         if guest.rule.subscribe is None:
             return f"client {guest.client} may not subscribe", None
-        if problem := self._problem_with_positions(frame):
+        if problem := _problem_with_pubends(frame) or self._problem_with_positions(frame):
             return problem, None
         if frame.durable and not is_durable_name(frame.durable):
             return f"durable name {frame.durable!r} is not 1 to 200 letters, digits, - _ . : or /", None
@@ -388,10 +480,15 @@ class Desk:
         if len(self._subscribers) >= self._settings.subscriptions_max:
             return f"this broker has {self._settings.subscriptions_max:,} subscriptions, which is its limit", None
         problem, selector = self._selecting.select(guest, frame.selector)
-        if selector is not None:
-            size = _selector_bytes(frame, selector)
-            problem = self._accounts.problem(guest.account, len(frame.positions), size, effort_in_index(selector))
-        return problem, None if problem else selector
+        if selector is None:
+            return problem, None
+        try:
+            within = narrowed(selector, frame.pubends)
+        except SelectorError as error:
+            return str(error), None
+        size = _selector_bytes(frame, within)
+        problem = self._accounts.problem(guest.account, len(frame.positions), size, effort_in_index(within))
+        return problem, None if problem else _Asked(selector, within)
 
     def _problem_with_positions(self, frame: Subscribe) -> str:
         """Says why a client cannot begin where it wants to; a client that comes back is believed."""
@@ -400,13 +497,42 @@ class Desk:
         unknown = [pubend for pubend, _ in frame.positions if not self._guaranteed.knows(pubend)]
         if not unknown:
             return ""
-        known = ", ".join(self._guaranteed.known()) or "none"
-        return f"no guaranteed pubend {unknown[0]!r} in this overlay; there are: {known}"
+        return self._no_such_pubend(unknown[0])
 
-    def refuse(self, peer: Peer, request: str, number: int, reason: str, count: int = 1) -> None:
-        """Tells a client that a request was refused; for messages, how many from that number on."""
+    def _no_such_pubend(self, pubend: str) -> str:
+        known = ", ".join(self._guaranteed.known()) or "none"
+        return f"no guaranteed pubend {pubend!r} in this overlay; there are: {known}"
+
+    def refuse(self, peer: Peer, request: str, number: int, reason: str, count: int = 1, pubend: str = "") -> None:
+        """Tells a client that a request was refused; for messages to a pubend, how many from that number on."""
         self.refused += count
-        self._connections.say(peer, Refused(request, number, shortened(reason), count))
+        self._connections.say(peer, Refused(request, number, shortened(reason), count, pubend))
+
+    def tell_places(self) -> None:
+        """Tells clients which pubends of the overlay have come, gone or changed, if any."""
+        before, self._places = self._places, {place[0]: place for place in self._places_elsewhere()}
+        was_complete, self._are_complete = self._are_complete, self._guaranteed.knows_all_pubends()
+        added = tuple(place for name, place in self._places.items() if before.get(name) != place)
+        gone = tuple(name for name in before if name not in self._places)
+        if added or gone or was_complete != self._are_complete:
+            frame = PubendPlaces(added, gone, self._are_complete)
+            for peer in self._connections.peers.values():
+                if peer.kind is PeerKind.CLIENT:
+                    self._connections.say(peer, frame)
+
+    def _places_elsewhere(self) -> tuple[tuple[str, str, bool], ...]:
+        """The pubends of other brokers."""
+        known = self._topology.pubends().items()
+        return tuple((name, *place) for name, place in known if name not in self._settings.pubends)
+
+
+class _Asked(NamedTuple):
+    """What a client subscribes to."""
+
+    selector: Selector
+    """Its selector, narrowed to what it may see."""
+    narrowed: Selector
+    """The same, narrowed to the pubends that it names: what the rest of the overlay is told."""
 
 
 class Selecting:
@@ -422,6 +548,8 @@ class Selecting:
         assert allowed is not None, "a client that may not subscribe is not asked for what"
         try:
             selector = Selector.parse(text)
+            if PUBEND in text and names_pubends(selector.conjunctions):
+                return f"{PUBEND} is not an attribute of messages: name pubends beside the selector, not in it", None
             if RESERVED_PREFIX in text and not self._may_see_system(guest) and _selects_system(selector):
                 return f"client {guest.client} may not select on reserved attributes ({RESERVED_PREFIX})", None
             return "", selector if allowed == EVERYTHING else self._within(text, selector, allowed)
@@ -438,6 +566,18 @@ class Selecting:
             narrowed = selector & allowed
             self._narrowed.put((text, allowed), narrowed, len(text) + len(str(narrowed)))
         return narrowed
+
+
+def _problem_with_pubends(frame: Subscribe) -> str:
+    """Says why a subscription cannot be to these pubends; empty if it can."""
+    pubends = dict.fromkeys(frame.pubends)
+    if len(pubends) < len(frame.pubends):
+        return "a subscription names a pubend twice"
+    wrong = [pubend for pubend in pubends if not is_plain_name(pubend)]
+    if wrong:
+        return f"pubend {wrong[0]!r} is not 1 to 100 letters, digits, - _ or ."
+    strange = [pubend for pubend, _ in frame.positions if not is_wanted(pubend, frame.pubends)]
+    return f"a subscription that does not want pubend {strange[0]!r} states where it begins there" if strange else ""
 
 
 def _selector_bytes(frame: Subscribe, selector: Selector | None = None) -> int:

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.broker.mechanisms.limiter import Limiter
-from penstock.broker.peers import Batch
 from penstock.broker.pubend.gate import Held
+from penstock.broker.sources import Batch, Source
 from penstock.model.values import Attributes
 
 __all__ = ["Turnstile"]
 
-_Queue: TypeAlias = tuple[int, str, str | None]
-"""A connection, a pubend, and a group if groups do not wait for each other."""
+_Queue: TypeAlias = tuple[Source, str | None]
+"""A source, and a group if groups do not wait for each other."""
 
 
 @dataclass(slots=True)
@@ -39,17 +39,19 @@ class Turnstile:
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
         self._waiting: dict[_Queue, deque[tuple[Held, _Whole]]] = {}
-        self._senders: dict[int, str] = {}
+        self._sources: dict[str, dict[Source, None]] = {}
+        """The sources of each sender that have offered anything."""
 
-    def offer(self, held: Held, sender: str, *, keeps_order: bool = True, now_ms: int) -> list[Held]:
+    def offer(self, held: Held, *, keeps_order: bool = True, now_ms: int) -> list[Held]:
         """Takes a publisher's batch; returns what may pass now, and queues the rest."""
-        self._senders[held.connection] = sender
+        sender = held.source.sender
+        self._sources.setdefault(sender, {})[held.source] = None
         self._limiter.want(sender, held.bodies, held.decoded)
         pieces: Mapping[str | None, Held] = {None: held} if keeps_order else self._by_group(held)
         whole = _Whole(held.batch, len(pieces))
         passed: list[Held] = []
         for group, piece in pieces.items():
-            queue = (held.connection, held.pubend, group)
+            queue = (held.source, group)
             waiting = self._waiting.get(queue)
             if waiting is None:
                 passed += self._pass(piece, whole, now_ms)
@@ -72,20 +74,24 @@ class Turnstile:
                 del self._waiting[queue]
         return passed
 
-    def leave(self, connection: int) -> None:
+    def leave(self, source: Source) -> None:
         """Drops the backlog of a publisher that is gone: it resends what was not acknowledged when it comes back."""
-        self._waiting = {queue: waiting for queue, waiting in self._waiting.items() if queue[0] != connection}
-        sender = self._senders.pop(connection, None)
-        if sender is not None:
-            self._limiter.leave(sender)
+        others = self._sources.get(source.sender)
+        if others is None or source not in others:
+            return
+        self._waiting = {queue: waiting for queue, waiting in self._waiting.items() if queue[0] is not source}
+        del others[source]
+        if not others:
+            del self._sources[source.sender]
+            self._limiter.leave(source.sender)
 
     @property
     def is_open(self) -> bool:
         """Whether nothing waits."""
         return not self._waiting
 
-    def reasons(self) -> dict[int, tuple[str, float]]:
-        """By connection that waits: the reason, and how many bytes per second it may send."""
+    def reasons(self) -> dict[Source, tuple[str, float]]:
+        """By source that waits: the reason, and how many bytes per second it may send."""
         # Of several reasons the first one wins: its messages have waited longest.
         return {
             queue[0]: self._reason(queue, waiting[0][0].decoded[0])
@@ -93,11 +99,11 @@ class Turnstile:
         }
 
     def _reason(self, queue: _Queue, first: Attributes) -> tuple[str, float]:
-        connection, pubend, group = queue
-        reason, rate_s = self._limiter.reason(self._senders[connection], first)
+        source, group = queue
+        reason, rate_s = self._limiter.reason(source.sender, first)
         if reason and group is None:
             # Explains why messages of groups that are not slowed down wait, too.
-            reason += f"; its later messages to pubend {pubend!r} also wait, to keep their order"
+            reason += f"; its later messages to pubend {source.pubend!r} also wait, to keep their order"
         return reason, rate_s
 
     def next_deadline(self, *, now_ms: int) -> int | None:
@@ -110,14 +116,14 @@ class Turnstile:
         for body, attributes in zip(held.bodies, held.decoded, strict=True):
             group = self._limiter.group_of(attributes)
             if group not in pieces:
-                pieces[group] = Held(held.batch, held.connection, held.publisher, held.pubend, held.first, [], [])
+                pieces[group] = Held(held.batch, held.source, held.first, [], [])
             pieces[group].bodies.append(body)
             pieces[group].decoded.append(attributes)
         return pieces
 
     def _pass(self, held: Held, whole: _Whole, now_ms: int) -> list[Held]:
         """Returns as much of a piece as may pass; the batch itself is settled with the last of all its pieces."""
-        limiter, sender = self._limiter, self._senders[held.connection]
+        limiter, sender = self._limiter, held.source.sender
         # A limit that was lifted meanwhile lets everything through.
         count = len(held.bodies)
         if limiter.is_active:
@@ -128,13 +134,13 @@ class Turnstile:
             whole.pieces -= 1
         part = Held(
             whole.batch if whole.pieces == 0 else Batch(held.first + count - 1, 0),
-            held.connection,
-            held.publisher,
-            held.pubend,
+            held.source,
             held.first,
             held.bodies[:count],
             held.decoded[:count],
+            held.may_jump,
         )
+        held.may_jump = False
         held.first += count
         held.bodies, held.decoded = held.bodies[count:], held.decoded[count:]
         return [part]

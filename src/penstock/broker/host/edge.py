@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.broker.access import NOBODY, Claimant
+from penstock.broker.narrowing import is_wanted
 from penstock.broker.settings import BrokerSettings
 from penstock.congestion.edge_control import EdgeControl
 from penstock.congestion.sdcc import NackControl, NackGroup
@@ -60,6 +61,8 @@ class HostSubscription:
     ownership: int = 0
     selector: str = ""
     """Its selector, in canonical form."""
+    pubends: tuple[str, ...] = ()
+    """The only pubends whose messages it wants; none for all."""
     acknowledged: dict[str, int] = field(default_factory=dict)
     """If it is durable: the ticks below which its application has everything."""
     early: dict[str, int] = field(default_factory=dict)
@@ -74,6 +77,10 @@ class HostSubscription:
     """Whether some pubend said that the name belongs to another client."""
     announced: dict[str, None] = field(default_factory=dict)
     """The pubends whose starts were announced to the client, in order with its deliveries."""
+
+    def wants(self, pubend: str) -> bool:
+        """Whether it wants messages of a pubend."""
+        return is_wanted(pubend, self.pubends)
 
     def must_ask(self, pubend: str) -> bool:
         """Whether only the pubend can say where the subscription begins."""

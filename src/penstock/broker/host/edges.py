@@ -7,7 +7,7 @@ is delivered; so deliveries are in order and complete, whatever happened on the 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +19,7 @@ from penstock.broker.rooms import Rooms
 from penstock.broker.share import DELIVERY_EFFORT, MATCH_EFFORT, MESSAGE_EFFORT
 from penstock.congestion.sdcc import NackGroup
 from penstock.model.body import decode_attributes
+from penstock.model.expiry import expired_places
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
@@ -53,8 +54,13 @@ class Edges:
         self._connections = rooms.connections
         self._router = rooms.router
         self._share = rooms.share
+        self._tracker = rooms.tracker
         self.edges: dict[str, Edge] = {}
         self.subscriptions: dict[int, HostSubscription] = {}
+        self._wanting_all = 0
+        """How many subscriptions want the messages of all pubends."""
+        self._wanting: Counter[str] = Counter()
+        """How many subscriptions name a pubend as one of those that they want."""
         self.durables: dict[tuple[int, int], HostSubscription] = {}
         """Durable subscriptions, by connection and the client's number."""
         self._paused_ms: int | None = None
@@ -86,31 +92,49 @@ class Edges:
         """Adds a client's subscription: it begins now where its version is confirmed, elsewhere later."""
         wishes: list[Wish] = []
         self.subscriptions[subscription.key] = subscription
+        self._wanting_all += not subscription.pubends
+        self._wanting.update(subscription.pubends)
         if subscription.durable:
             self.durables[subscription.connection, subscription.number] = subscription
-        for edge in self.edges.values():
+        for edge in self._wanted_by(subscription):
             edge.expect(subscription)
             if edge.version >= subscription.version:
                 wishes += (self._begin(edge, subscription, now_ms), Doubt(edge.pubend))
         return wishes
 
+    def _wanted_by(self, subscription: HostSubscription) -> list[Edge]:
+        return [edge for edge in self.edges.values() if subscription.wants(edge.pubend)]
+
     def unsubscribe(self, key: int) -> None:
-        """Removes a subscription; after the last one, the host drops all edges."""
+        """Removes a subscription; the host drops the edges that nobody wants any more."""
         gone = self.subscriptions.pop(key, None)
-        if gone is not None:
-            self.durables.pop((gone.connection, gone.number), None)
-        for edge in self.edges.values():
+        if gone is None:
+            return
+        self.durables.pop((gone.connection, gone.number), None)
+        self._wanting_all -= not gone.pubends
+        self._wanting.subtract(gone.pubends)
+        for edge in self._wanted_by(gone):
             edge.leave(key)
-        if not self.subscriptions:
-            self.edges = {}
-            self._troubled = {}
+            if not self.wants(edge.pubend):
+                del self.edges[edge.pubend]
+                self._troubled.pop(edge.pubend, None)
+        if not self.edges:
             self._groups = {}
+
+    def wants(self, pubend: str) -> bool:
+        """Whether any subscription wants messages of a pubend."""
+        return self._wanting_all > 0 or self._wanting[pubend] > 0
+
+    @property
+    def are_narrowed(self) -> bool:
+        """Whether any subscription wants messages of some pubends only."""
+        return self._wanting_all < len(self.subscriptions)
 
     def confirm(self, pubend: str, version: int, tick: int, *, now_ms: int) -> list[Wish]:
         """From this tick on, the path from a pubend includes this version of the filter."""
         edge = self.edges.get(pubend)
         if edge is None:
-            if not self.subscriptions:
+            if not self.wants(pubend):
                 return []
             number = self._router.introduce(pubend, is_guaranteed=True)
             if number is None:
@@ -120,7 +144,8 @@ class Edges:
             )
             self.sampling.ask()
             for subscription in self.subscriptions.values():
-                edge.expect(subscription)
+                if subscription.wants(pubend):
+                    edge.expect(subscription)
         begun = [self._begin(edge, subscription, now_ms) for subscription in edge.confirm(version, tick)]
         return [*begun, Doubt(pubend)]
 
@@ -149,9 +174,9 @@ class Edges:
         return []
 
     def on_taken(
-        self, durable: str, ownership: int, by: Claimant | None = None
+        self, pubend: str, durable: str, ownership: int, by: Claimant | None = None
     ) -> tuple[list[HostSubscription], list[HostSubscription]]:
-        """A durable name has a new owner, or none; returns the subscriptions to end, and those with a newer claim.
+        """A durable name has a new owner, or none, at a pubend; returns the subscriptions to end, and newer claims.
 
         A claim in progress (``by``) ends only subscriptions whose name that client may use: a pubend may still deny it.
         """
@@ -159,7 +184,7 @@ class Edges:
         named = [
             each
             for each in self.subscriptions.values()
-            if each.durable == durable and (by is None or may_have(by, each.claimant.client))
+            if each.durable == durable and each.wants(pubend) and (by is None or may_have(by, each.claimant.client))
         ]
         ended = [each for each in named if each.ownership < ownership]
         return ended, [each for each in named if each.ownership > ownership]
@@ -271,7 +296,8 @@ class Edges:
     def _lose(self, edge: Edge, knowledge: Knowledge) -> None:
         """Tells the affected clients of ticks that nobody will ever know; the stream then continues."""
         if lost := edge.stream.unknown(knowledge.first, knowledge.last):
-            self._tell_lost(edge, lost, [key for key in self.subscriptions if edge.later.get(key, 0) <= knowledge.last])
+            keys = [key for key, each in self.subscriptions.items() if each.wants(edge.pubend)]
+            self._tell_lost(edge, lost, [key for key in keys if edge.later.get(key, 0) <= knowledge.last])
         for catch_up in edge.catch_ups:
             if lost := catch_up.stream.unknown(knowledge.first, knowledge.last):
                 self._tell_lost(edge, lost, [key for key, start in catch_up.members.items() if start <= knowledge.last])
@@ -302,15 +328,39 @@ class Edges:
         later = edge.later or None
         members = None if catch_up is None else catch_up.members
         deliveries = 0
-        for frame, connections in self._subscribers.deliveries(
-            edge.number, ticks, bodies, attributes, later=later, members=members
-        ):
+        expired = expired_places(bodies, attributes, now_ms=self._tracker.now_ms)
+        found = self._subscribers.deliveries(
+            edge.number, ticks, bodies, attributes, name=edge.pubend, later=later, members=members
+        )
+        if expired:
+            found = self._without_expired(found, [bodies[place] for place in expired])
+        for frame, connections in found:
             self._router.deliver(frame, connections)
             deliveries += len(frame.ticks) * len(connections)
             if self.durables:
                 self._note_pending(edge.pubend, frame, connections)
         self.counts["edge_deliveries"] += len(ticks)
         return deliveries
+
+    def _without_expired(
+        self, found: list[tuple[Deliver, Sequence[int]]], expired: list[bytes]
+    ) -> list[tuple[Deliver, Sequence[int]]]:
+        """Takes expired messages out of deliveries, and records those that somebody would have got."""
+        gone = set(expired)
+        wanted: dict[bytes, None] = {}
+        kept: list[tuple[Deliver, Sequence[int]]] = []
+        for frame, connections in found:
+            places = [place for place, body in enumerate(frame.bodies) if body not in gone]
+            wanted |= dict.fromkeys(body for body in frame.bodies if body in gone)
+            if len(places) == len(frame.bodies):
+                kept.append((frame, connections))
+            elif places:
+                ticks = [frame.ticks[place] for place in places]
+                numbers = [frame.numbers[place] for place in places]
+                bodies = [frame.bodies[place] for place in places]
+                kept.append((Deliver(frame.pubend, ticks, numbers, bodies), connections))
+        self._router.note_expired(list(wanted))
+        return kept
 
     def _note_pending(self, pubend: str, frame: Deliver, connections: Sequence[int]) -> None:
         durables = self.durables
@@ -409,3 +459,5 @@ class Edges:
         for edge in self.edges.values():
             edge.check_invariants()
             assert edge.later.keys() <= self.subscriptions.keys()
+            assert self.wants(edge.pubend)
+            assert all(self.subscriptions[key].wants(edge.pubend) for key in edge.later)

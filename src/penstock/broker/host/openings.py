@@ -19,6 +19,7 @@ from penstock.broker.due import Due
 from penstock.broker.host.edge import HostSubscription
 from penstock.broker.host.wishes import Settled, Wish
 from penstock.protocol.frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
+from penstock.protocol.stream_frames import SELECTOR_SHOWN_CHARS
 
 __all__ = ["Opening", "Openings", "Send"]
 
@@ -276,6 +277,7 @@ class Openings:
                 subscription.ownership,
                 subscription.resumes and pubend in subscription.positions,
                 *subscription.claimant,
+                subscription.selector[:SELECTOR_SHOWN_CHARS] if subscription.durable else "",
             ),
             now_ms=now_ms,
         )

@@ -60,18 +60,21 @@ class ClientPositions:
     def let_go(self, guest: Guest) -> None:
         """Releases what was held only for a subscription of the client that has ended.
 
-        The client keeps acknowledging a pubend that is known. It will never hear of one that is not.
+        The client keeps acknowledging a pubend that is known and wanted. It will never hear of any other.
         """
-        hosted, own = self._edges.subscriptions, guest.subscriptions
-        if all(hosted[each.key].durable for each in own.values() if each.key in hosted):
-            guest.acknowledged.clear()
-            return
-        unknown = [pubend for pubend in guest.acknowledged if not self._knows(pubend)]
-        if unknown:
-            wanted = {pubend for each in own.values() if each.key in hosted for pubend in hosted[each.key].positions}
-            for pubend in unknown:
-                if pubend not in wanted:
-                    del guest.acknowledged[pubend]
+        hosted = self._edges.subscriptions
+        own = [hosted[each.key] for each in guest.subscriptions.values() if each.key in hosted]
+        plain = [each for each in own if not each.durable]
+        if not all(each.pubends for each in plain):
+            # At least one wants everything, so all that is known.
+            unknown = [pubend for pubend in guest.acknowledged if not self._knows(pubend)]
+            stated = {pubend for each in own for pubend in each.positions} if unknown else {}
+            released = [pubend for pubend in unknown if pubend not in stated]
+        else:
+            wanted = {pubend for each in plain for pubend in each.pubends}
+            released = [pubend for pubend in guest.acknowledged if pubend not in wanted]
+        for pubend in released:
+            del guest.acknowledged[pubend]
 
     def begin(self, peer: Peer, subscription: HostSubscription) -> None:
         """Tells a client where its subscription has begun, in order with its deliveries.
@@ -181,7 +184,7 @@ class ClientPositions:
                 edge.told = horizon
                 present = edge.stream.heard + 1
                 shared = Horizons(edge.number, horizon, present=present)
-                for peer in clients:
+                for peer in self._wanting(clients, edge.pubend):
                     numbers = behind.get(peer.connection)
                     frame = shared
                     if numbers is not None:
@@ -219,6 +222,18 @@ class ClientPositions:
         left = [each for each in self._recognised.pop(ghost.client, ()) if each is not ghost]
         if left:
             self._recognised[ghost.client] = left
+
+    def _wanting(self, clients: list[Peer], pubend: str) -> list[Peer]:
+        """Those of the clients that want messages of a pubend."""
+        if not self._edges.are_narrowed:
+            return clients
+        return [peer for peer in clients if self._wants(peer, pubend)]
+
+    def _wants(self, peer: Peer, pubend: str) -> bool:
+        assert peer.guest is not None
+        hosted = self._edges.subscriptions
+        keys = [each.key for each in peer.guest.subscriptions.values()]
+        return any(hosted[key].wants(pubend) for key in keys if key in hosted)
 
     def _knows(self, pubend: str) -> bool:
         return pubend in self._edges.edges or self._topology.is_guaranteed(pubend)

@@ -28,6 +28,8 @@ class Waiting:
     number: int
     version: int
     due_ms: int
+    pubends: tuple[str, ...] = ()
+    """The only pubends that have to confirm it; none for all."""
 
 
 class Readiness:
@@ -39,6 +41,8 @@ class Readiness:
         self._starts: dict[str, int] = {}
         self._waiting: deque[Waiting] = deque()
         """In order of arrival, which is also the order of their versions and deadlines."""
+        self._narrowed: deque[Waiting] = deque()
+        """Those to some pubends, in the same order: one may be ready before others that came earlier."""
         self._retry_ms: int | None = None
         self.due = Due(self.next_deadline)
         self._needed = -1
@@ -47,11 +51,17 @@ class Readiness:
     @property
     def is_waiting(self) -> bool:
         """Whether any subscription is not confirmed yet."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._narrowed)
 
-    def wait(self, connection: int, number: int, version: int, *, now_ms: int) -> None:
-        """Adds a subscription that waits for this version of the filter."""
-        self._waiting.append(Waiting(connection, number, version, now_ms + self._wait_ms))
+    @property
+    def has_narrowed(self) -> bool:
+        """Whether any subscription to some pubends only is not confirmed yet."""
+        return bool(self._narrowed)
+
+    def wait(self, connection: int, number: int, version: int, pubends: tuple[str, ...] = (), *, now_ms: int) -> None:
+        """Adds a subscription that waits for this version of the filter, at some pubends or at all."""
+        waiting = Waiting(connection, number, version, now_ms + self._wait_ms, pubends)
+        (self._narrowed if pubends else self._waiting).append(waiting)
         self._needed = version
         if self._retry_ms is None:
             self._retry_ms = now_ms + _RETRY_MS
@@ -73,9 +83,8 @@ class Readiness:
 
     def drop(self, connection: int, number: int | None = None) -> None:
         """Drops a client that is gone, or one of its subscriptions."""
-        self._waiting = deque(
-            each for each in self._waiting if each.connection != connection or number not in {None, each.number}
-        )
+        self._waiting = _without(self._waiting, connection, number)
+        self._narrowed = _without(self._narrowed, connection, number)
 
     def unconfirmed(self, pubends: list[str]) -> list[tuple[str, int]]:
         """The pubends to be probed, with the version to confirm."""
@@ -103,9 +112,25 @@ class Readiness:
         self._waiting.extendleft(reversed(kept))
         return ready
 
+    def take_ready_narrowed(
+        self, awaited: Callable[[Waiting], list[str]], *, now_ms: int, has_begun: Callable[[Waiting], bool]
+    ) -> list[tuple[Waiting, tuple[str, ...]]]:
+        """Returns those to some pubends that need not wait any longer, given what each of them waits for."""
+        ready: list[tuple[Waiting, tuple[str, ...]]] = []
+        kept: deque[Waiting] = deque()
+        for waiting in self._narrowed:
+            names = awaited(waiting)
+            pending = [name for name in names if self._confirmed.get(name, -1) < waiting.version]
+            if now_ms < waiting.due_ms and (pending or not has_begun(waiting)):
+                kept.append(waiting)
+            else:
+                ready.append((waiting, tuple(pending)))
+        self._narrowed = kept
+        return ready
+
     def next_deadline(self) -> int | None:
         """When to probe again, or to give up waiting."""
-        wishes = [self._waiting[0].due_ms] if self._waiting else []
+        wishes = [each[0].due_ms for each in (self._waiting, self._narrowed) if each]
         if self._retry_ms is not None:
             wishes.append(self._retry_ms)
         return min(wishes, default=None)
@@ -126,3 +151,7 @@ class Readiness:
             return False
         self._retry_ms = now_ms + _RETRY_MS
         return True
+
+
+def _without(waiting: deque[Waiting], connection: int, number: int | None) -> deque[Waiting]:
+    return deque(each for each in waiting if each.connection != connection or number not in {None, each.number})

@@ -14,21 +14,21 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from penstock.broker.narrowing import is_reserved, names_pubends, seen_in
 from penstock.matching.chain import Ids
 from penstock.matching.index import Matches, MatchIndex
-from penstock.model.values import RESERVED_PREFIX, Attributes
+from penstock.model.values import Attributes
 from penstock.protocol.frames import Deliver
-from penstock.selectors.normal_form import Conjunction
 from penstock.selectors.selector import Selector
 
-__all__ = ["Sampler", "Subscribers", "is_reserved"]
+__all__ = ["Sampler", "Subscribers"]
 
 Targets: TypeAlias = tuple[tuple[bytes, tuple[int, ...]], ...]
 """Who gets a message: numbers of subscriptions, each time with the connections that have just these."""
 _Run: TypeAlias = tuple[int, int, Targets]
 """Consecutive messages for the same receivers: their places from and to, and who gets them."""
 Sampler: TypeAlias = Callable[[Attributes, Ids, int], None]
-"""Is told of a publication: its attributes, the subscriptions that want it, and its size."""
+"""Is told of a publication: its attributes with its pubend, the subscriptions that want it, and its size."""
 
 _NUMBERS_BYTES_MAX: Final = 4 * 65_535
 _FRAME_BYTES: Final = 32 * 1024
@@ -65,6 +65,8 @@ class Subscribers:
         self._known: dict[bytes, Targets] = {}
         """Who gets the messages that a set of subscriptions wants; forgotten when any subscription ends."""
         self._known_bytes = 0
+        self._narrowed: set[int] = set()
+        """Subscriptions to some pubends: while there are any, messages are matched together with their pubends."""
         self._sampler: Sampler | None = None
         self._stopwatch = stopwatch
         self._gone = 0
@@ -94,6 +96,8 @@ class Subscribers:
         self._alone[key] = ((self._numbers[key], (connection,)),)
         ordinary = tuple(each for each in selector.conjunctions if not is_reserved(each))
         reserved = tuple(each for each in selector.conjunctions if is_reserved(each))
+        if names_pubends(ordinary):
+            self._narrowed.add(key)
         if ordinary or not reserved:
             self._index.add_conjunctions(key, ordinary)
         if reserved:
@@ -109,6 +113,7 @@ class Subscribers:
 
     def remove(self, key: int) -> None:
         """Removes a subscription."""
+        self._narrowed.discard(key)
         self._known, self._known_bytes = {}, 0
         for index in (self._index, self._system):
             if key in index:
@@ -117,6 +122,10 @@ class Subscribers:
             self._gone -= 1
             self._connections[key] = 0
         self._free.append(key)
+
+    def are_interested(self, attributes: Attributes, name: str) -> bool:
+        """Whether any subscription wants a message of a pubend with these attributes."""
+        return bool(self._index.find(seen_in(attributes, name)))
 
     def sample_into(self, sampler: Sampler) -> None:
         """Tells the sampler of every publication that is looked up, until ``stop_sampling``."""
@@ -133,20 +142,22 @@ class Subscribers:
         bodies: Sequence[bytes],
         attributes: Sequence[Attributes],
         *,
+        name: str = "",
         system: bool = False,
         later: Mapping[int, int] | None = None,
         members: Mapping[int, int] | None = None,
     ) -> list[tuple[Deliver, Sequence[int]]]:
-        """Returns the frames for messages in the order of their ticks, each with the connections that get it.
+        """Returns the frames for messages of a pubend in the order of their ticks, each with those who get it.
 
-        Skips subscriptions that begin after a message's tick. With members, serves only those, from their ticks on.
+        The pubend is given by its number here, and by its name. Skips subscriptions that begin after a message's tick.
+        With members, serves only those, from their ticks on.
         """
         if len(ticks) == 1:
             targets = self._targets(
-                ticks[0], attributes[0], len(bodies[0]), system=system, later=later, members=members
+                name, ticks[0], attributes[0], len(bodies[0]), system=system, later=later, members=members
             )
             return [(Deliver(pubend, ticks, [numbers], bodies), connections) for numbers, connections in targets]
-        runs = self._runs(ticks, bodies, attributes, system=system, later=later, members=members)
+        runs = self._runs(name, ticks, bodies, attributes, system=system, later=later, members=members)
         if not _are_shared(runs):
             return _by_connection(pubend, ticks, bodies, runs)
         frames: list[tuple[Deliver, Sequence[int]]] = []
@@ -158,6 +169,7 @@ class Subscribers:
 
     def _runs(
         self,
+        name: str,
         ticks: Sequence[int],
         bodies: Sequence[bytes],
         attributes: Sequence[Attributes],
@@ -178,7 +190,9 @@ class Subscribers:
                 self.matched += 1
                 continue
             last = each
-            found = self._targets(ticks[place], each, len(bodies[place]), system=system, later=later, members=members)
+            found = self._targets(
+                name, ticks[place], each, len(bodies[place]), system=system, later=later, members=members
+            )
             if found is not targets and found != targets:
                 if place - start > 1:
                     runs += _fitting(start, place, targets, bodies)
@@ -191,6 +205,7 @@ class Subscribers:
 
     def _targets(
         self,
+        name: str,
         tick: int,
         attributes: Attributes,
         size: int,
@@ -200,6 +215,8 @@ class Subscribers:
         members: Mapping[int, int] | None,
     ) -> Targets:
         """Who gets a message."""
+        if self._narrowed or self._sampler is not None:
+            attributes = seen_in(attributes, name)
         found = self._system.find(attributes) if system else self._looked_up(attributes)
         if self._sampler is not None and not system and members is None:
             self._sampler(attributes, found.ids() if found else _NOBODY, size)
@@ -270,6 +287,7 @@ class Subscribers:
             == len(self._connections)
             == len(self._alone)
         )
+        assert all(key in self._index for key in self._narrowed)
         assert self._gone == self._connections.count(_GONE)
 
     def _named(self, gathered: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -363,8 +381,3 @@ def _by_connection(
                         del parts[connection]
     frames += [(Deliver(pubend, *part), (connection,)) for connection, part in parts.items()]
     return frames
-
-
-def is_reserved(conjunction: Conjunction) -> bool:
-    """Whether a conjunction selects by reserved attributes: then it sees the system's own publications only."""
-    return any(name.startswith(RESERVED_PREFIX) for name in conjunction.names())

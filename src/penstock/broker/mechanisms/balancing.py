@@ -3,6 +3,10 @@
 Plugged in as a mechanism: PIE messages and letters are publications of the reserved space, addressed by attribute. The
 unit that moves is a client connection with all its subscriptions. Outcomes of moves are queued in the middle of a turn
 and handled in the next.
+
+An edge has a balancer for its clients. A head balances its cluster with others; if it belongs to a group of heads, it
+has a balancer for its own clients, too. The two never mix: messages say which of them they are for, and clients move
+from edge to edge or from head to head, so that one kind of move cannot undo the other.
 """
 
 from __future__ import annotations
@@ -10,16 +14,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from penstock.balancing.balancer import Balancer
 from penstock.balancing.clusters import ClusterHead
 from penstock.balancing.metrics import HostFigures, Measurement
 from penstock.balancing.offload.instance import Profile
+from penstock.balancing.pie import PIE
 from penstock.balancing.ports import Command, MayGo, Publish
 from penstock.broker.effects import Record
-from penstock.broker.host.subscribers import is_reserved
 from penstock.broker.mechanisms.interface import Answer, PublishSystem, Select
 from penstock.broker.mechanisms.migration import Migrations
 from penstock.broker.mechanisms.sampling import Sampling
+from penstock.broker.narrowing import is_reserved
 from penstock.broker.rooms import Rooms
 from penstock.model.body import decode_message
 from penstock.model.errors import PeerError
@@ -45,12 +52,16 @@ class Balancing:
         neighbours = settings.neighbours
         self.role = settings.balancing.role_of(len(neighbours))
         self.cluster = settings.balancing.cluster_of(settings.name, neighbours)
-        self._sampling = Sampling(rooms.subscribers, rooms.connections, migrations)
-        self.balancer: Balancer | ClusterHead
+        self._sampling = Sampling(rooms, migrations)
+        self._group = settings.balancing.group if self.role == "head" else ""
+        self.head: ClusterHead | None = None
+        """At a head: balances its cluster with others."""
+        self.balancer: Balancer | None = None
+        """Balances this broker's clients; a head without a group has none."""
         if self.role == "head":
-            self.balancer = ClusterHead(
-                settings.name, self.cluster, settings.balancing, self, rng, neighbours=neighbours
-            )
+            self.head = ClusterHead(settings.name, self.cluster, settings.balancing, self, rng, neighbours=neighbours)
+            if self._group:
+                self.balancer = Balancer(settings.name, self._group, settings.balancing, self, rng, role="head")
         else:
             self.balancer = Balancer(settings.name, self.cluster, settings.balancing, self, rng)
         self.selector: Selector | None = self._selector(())
@@ -58,16 +69,23 @@ class Balancing:
         self._heard: deque[Callable[[int], list[Command]]] = deque()
         migrations.listeners.append(self)
 
+    @property
+    def parts(self) -> list[Balancer | ClusterHead]:
+        """What balances here: clients, the cluster, or both."""
+        return [each for each in (self.head, self.balancer) if each is not None]
+
     # --- stimuli from the broker
 
     def measured(self, figures: HostFigures, *, now_ms: int) -> None:
-        """Passes the shell's measurements to the balancer."""
+        """Passes the shell's measurements to the balancer of clients; the load of a cluster is that of its edges."""
+        if self.balancer is None:
+            return
         subscribers, router = self._rooms.subscribers, self._rooms.router
         is_timed = figures.matching_ns is None or figures.matched is None
         self.balancer.measure(
             Measurement(
                 now_ms,
-                subscribers.matched if figures.messages_in is None else figures.messages_in,
+                subscribers.matched + router.carried if figures.messages_in is None else figures.messages_in,
                 router.bytes_out,
                 subscribers.timed if is_timed else figures.matched or 0,
                 subscribers.timed_ns if is_timed else figures.matching_ns or 0,
@@ -93,42 +111,50 @@ class Balancing:
             payload = decode_message(body)[1].payload
         except PeerError as error:
             return [Record("balancing-malformed", (("problem", str(error)),))]
-        return self._answers(self.balancer.on_publication(attributes, payload, now_ms=now_ms))
+        return self._answers(self._part_for(attributes).on_publication(attributes, payload, now_ms=now_ms))
 
     def next_deadline(self) -> int | None:
-        """When to wake the balancer: at once if moves have ended."""
-        return 0 if self._heard else self.balancer.next_deadline()
+        """When to wake the mechanism: at once if moves have ended."""
+        if self._heard:
+            return 0
+        wishes = [each.next_deadline() for each in self.parts]
+        return min((each for each in wishes if each is not None), default=None)
 
     def on_deadline(self, *, now_ms: int) -> list[Answer]:
         """Handles the outcomes of moves, and what else is due."""
         commands: list[Command] = []
         while self._heard:
             commands += self._heard.popleft()(now_ms)
-        due_ms = self.balancer.next_deadline()
-        if due_ms is not None and now_ms >= due_ms:
-            commands += self.balancer.on_deadline(now_ms=now_ms)
+        for part in self.parts:
+            due_ms = part.next_deadline()
+            if due_ms is not None and now_ms >= due_ms:
+                commands += part.on_deadline(now_ms=now_ms)
         return self._answers(commands)
 
     def status(self) -> BalancingStatus:
         """Figures for the operator."""
-        return self.balancer.status()
+        if self.head is None:
+            assert self.balancer is not None
+            return self.balancer.status()
+        status = self.head.status()
+        return status if self.balancer is None else replace(status, own=self.balancer.status())
 
     # --- outcomes of moves
 
     def arrived(self, session: int, client: str) -> None:  # noqa: ARG002
         """A client of this session has arrived here."""
-        if isinstance(self.balancer, Balancer):
+        if self.balancer is not None:
             on_arrived = self.balancer.on_arrived
             self._heard.append(lambda now_ms: on_arrived(session, now_ms=now_ms))
 
     def left(self, session: int, client: str) -> None:  # noqa: ARG002
         """A client of this session has moved away."""
-        if isinstance(self.balancer, Balancer):
+        if self.balancer is not None:
             self.balancer.on_left()
 
     def failed(self, session: int, client: str, reason: str) -> None:
         """A client of this session stays."""
-        if isinstance(self.balancer, Balancer):
+        if self.balancer is not None:
             on_failed = self.balancer.on_failed
             self._heard.append(lambda _: on_failed(session, client, reason))
 
@@ -142,6 +168,10 @@ class Balancing:
     def covering_set(self, count_max: int) -> tuple[str, ...]:
         """The covering set of this broker, without the reserved space."""
         return tuple(self._rooms.filters.covering(is_reserved, count_max))
+
+    def has_movable(self) -> bool:
+        """Whether any of its clients could move to another broker."""
+        return self._sampling.has_movable()
 
     def begin_sampling(self, covering: Sequence[Selector], samples_max: int, may_go: MayGo) -> None:
         """Starts recording which interests want which publications."""
@@ -182,11 +212,23 @@ class Balancing:
 
     def _selector(self, clusters: Sequence[str]) -> Selector:
         name, own = _quoted(self._settings.name), [self.cluster, *clusters]
+        if self._group:
+            own.append(self._group)
         every = ", ".join(map(_quoted, dict.fromkeys(own)))
         text = f"$class = 'PIE' AND $scope = 'local' AND $cluster IN ({every})"
         if self.role == "head":
             text += f" OR $class = 'PIE' AND $scope = 'global' AND $to = {name}"
         return Selector.parse(f"{text} OR $class = 'BALANCING' AND $to = {name}")
+
+    def _part_for(self, attributes: Attributes) -> Balancer | ClusterHead:
+        """Which part a message is for: at a head, all about clusters and their edges is for the cluster."""
+        if self.head is None:
+            assert self.balancer is not None
+            return self.balancer
+        is_of_edges = attributes.get("$class") == PIE and attributes.get("$cluster") != self._group
+        if self.balancer is None or is_of_edges or attributes.get("$scope") == "global":
+            return self.head
+        return self.balancer
 
     def _answers(self, commands: Sequence[Command]) -> list[Answer]:
         answers: list[Answer] = []

@@ -10,8 +10,8 @@ from msgspec import to_builtins
 from penstock.broker.effects import Operate, Record
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.edge import HostSubscription
-from penstock.broker.host.subscribers import is_reserved
 from penstock.broker.mechanisms.interface import Answer, Mechanism, PublishSystem, Select, Tell
+from penstock.broker.narrowing import is_reserved
 from penstock.broker.neighbours.filters import HostChange
 from penstock.broker.peers import Peer
 from penstock.broker.rooms import Rooms

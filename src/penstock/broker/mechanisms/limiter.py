@@ -45,6 +45,8 @@ _REACT_PART: Final = 0.2
 """The part of the next epoch after which the reports on the last one have arrived."""
 _ENTRIES_MAX: Final = 50
 """Most groups in one report."""
+_AWAY_EPOCHS_MAX: Final = 20
+"""How long the quotas of a publisher that is gone are kept: who comes back must not get new ones."""
 _QUIET_EPOCHS_MAX: Final = 250
 """A group or channel without traffic for this long is forgotten; longer than a report lives by default."""
 
@@ -63,6 +65,8 @@ class Limiter:
         self._tally = Tally(self._node, shares=True)
         self._places: dict[str, dict[str, int]] = {}
         """The place of each channel, by publisher and group."""
+        self._away: dict[str, int] = {}
+        """Publishers that are gone, and for how many epochs their channels are still kept."""
         self._allowances: dict[int, Allowance] = {}
         self._budget = Allowance()
         self._began_ms: int | None = None
@@ -86,6 +90,7 @@ class Limiter:
 
     def want(self, sender: str, bodies: Sequence[bytes], decoded: Sequence[Attributes]) -> None:
         """Counts messages that a publisher wants to send."""
+        self._away.pop(sender, None)
         for body, attributes in zip(bodies, decoded, strict=True):
             _, place = self._channel(sender, attributes)
             self._tally.wanted(place, len(body))
@@ -132,7 +137,18 @@ class Limiter:
         return "", inf
 
     def leave(self, sender: str) -> None:
-        """Closes the channels of a publisher that is gone."""
+        """Keeps the channels of a publisher that is gone for a while: with new ones it would have new quotas."""
+        if sender not in self._places:
+            return
+        for place in self._places[sender].values():
+            # What it had waiting is dropped.
+            self._owed.pop(place, None)
+            self._held.pop(place, None)
+        self._away[sender] = _AWAY_EPOCHS_MAX
+
+    def _forget(self, sender: str) -> None:
+        """Closes the channels of a publisher."""
+        self._away.pop(sender, None)
         for place in self._places.pop(sender, {}).values():
             self._close(place)
 
@@ -261,6 +277,9 @@ class Limiter:
         said += [each for each in (end.demand, end.policy) if each is not None]
         self._tally.clear()
         self._forget_quiet()
+        self._away = {sender: epochs - 1 for sender, epochs in self._away.items()}
+        for sender in [sender for sender, epochs in self._away.items() if epochs <= 0]:
+            self._forget(sender)
         return self._publish(said)
 
     def _reports(self, reported: Indices) -> list[ControlMessage]:
@@ -304,6 +323,8 @@ class Limiter:
 
     def _channel(self, sender: str, attributes: Attributes) -> tuple[str, int]:
         """The group that a publisher's message counts for, and the place of that channel."""
+        if len(self._allowances) >= _CHANNELS_MAX and self._away:
+            self._forget(next(iter(self._away)))
         group, own = self.group_of(attributes), self._places.setdefault(sender, {})
         if group not in own and (len(own) >= _SENDER_GROUPS_MAX or len(self._allowances) >= _CHANNELS_MAX):
             group = OTHER_GROUPS

@@ -97,8 +97,8 @@ class Migrations:
             return f"client {guest.client} is already moving"
         if guest.is_pinned or guest.client in self.pins:
             return f"client {guest.client} is pinned"
-        # Elsewhere, the messages it has in flight to a pubend here could not be deduplicated.
-        return f"client {guest.client} publishes here" if guest.published >= 0 else ""
+        # Another broker would choose another one.
+        return f"client {guest.client} publishes to a pubend that this broker chose" if "" in guest.sources else ""
 
     def move(self, connection: int, *, broker: str, address: str, session: int, total: int, now_ms: int) -> str:
         """Asks a client to move to another broker; returns why it cannot, or an empty string."""

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from penstock.model.message_id import MESSAGE_ID_BYTES
-from penstock.tracking.hashing import subscriber_key
+from penstock.tracking.hashing import EXPIRED_KEY, subscriber_key
 
 __all__ = ["Notes"]
 
@@ -71,6 +71,12 @@ class Notes:
         for connection in connections:
             self._numbers += numbers
             self._connections += [connection] * len(bodies)
+
+    def expire(self, bodies: Sequence[bytes]) -> None:
+        """Notes messages that were not delivered, or not forwarded, since they had expired."""
+        for body in bodies:
+            self.settled += body[:MESSAGE_ID_BYTES]
+            self._keys.append(EXPIRED_KEY)
 
     # --- clients and subscriptions
 

@@ -11,13 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from penstock.balancing.offload.instance import Interest, Profile
+from penstock.balancing.offload.instance import Interest, Profile, Publishing
 from penstock.balancing.ports import MayGo
 from penstock.balancing.press import Press
-from penstock.broker.connections import Connections
-from penstock.broker.host.subscribers import Subscribers, is_reserved
 from penstock.broker.mechanisms.migration import Migrations
+from penstock.broker.narrowing import is_reserved
 from penstock.broker.peers import Peer, PeerKind
+from penstock.broker.rooms import Rooms
+from penstock.broker.sources import Source
 from penstock.matching.chain import Ids
 from penstock.matching.index import MatchIndex
 from penstock.model.values import Attributes
@@ -43,10 +44,14 @@ class _Gathered:
 class Sampling:
     """Records one profile."""
 
-    def __init__(self, subscribers: Subscribers, connections: Connections, migrations: Migrations) -> None:
-        self._subscribers = subscribers
-        self._connections = connections
+    def __init__(self, rooms: Rooms, migrations: Migrations) -> None:
+        self._rooms = rooms
+        self._subscribers = rooms.subscribers
+        self._connections = rooms.connections
         self._migrations = migrations
+        self._numbers: dict[Source, int] = {}
+        """What movable publishers had published when sampling began."""
+        self._began_ms = 0
         self._covering = MatchIndex()
         self._interests: list[Interest] = []
         self._press = Press(0, samples_max=1)
@@ -58,6 +63,15 @@ class Sampling:
         """Whether all samples are taken."""
         return self._press.is_full
 
+    def has_movable(self) -> bool:
+        """Whether any client could be chosen: one that only subscribes or only publishes, and can be moved."""
+        return any(
+            peer.guest is not None
+            and bool(_ordinary(peer)) != bool(peer.guest.sources)
+            and not self._migrations.obstacle(peer.connection)
+            for peer in self._connections.peers.values()
+        )
+
     def begin(self, covering: Sequence[Selector], samples_max: int, may_go: MayGo) -> None:
         """Starts recording."""
         self._covering = MatchIndex()
@@ -65,6 +79,7 @@ class Sampling:
             self._covering.add(number, selector)
         self._bytes = 0
         self._gather(may_go)
+        self._gather_publishers(may_go)
         self._press = Press(len(self._interests), samples_max=samples_max)
         self._subscribers.sample_into(self._record)
 
@@ -72,7 +87,7 @@ class Sampling:
         """Stops recording and returns the profile."""
         self._subscribers.stop_sampling()
         mean = self._bytes / self._press.taken if self._press.taken else 0.0
-        return Profile(self._interests, self._press, mean)
+        return Profile(self._interests, self._press, mean, publishing=self._publishing())
 
     def _record(self, attributes: Attributes, keys: Ids, size: int) -> None:
         # Newer subscriptions have no column: they cannot be moved in this session.
@@ -95,7 +110,9 @@ class Sampling:
             if found is None:
                 found = gathered[name] = _Gathered(len(gathered), tuple(wanted.values()))
             column_of |= dict.fromkeys(wanted, found.column)
-            if not self._migrations.obstacle(peer.connection) and may_go(peer.name):
+            # What a client publishes is not estimated: one that does both stays.
+            publishes = peer.guest is not None and bool(peer.guest.sources)
+            if not publishes and not self._migrations.obstacle(peer.connection) and may_go(peer.name):
                 found.movable.append(peer.connection)
             else:
                 found.stays = True
@@ -105,6 +122,31 @@ class Sampling:
         ]
         self._column_of = np.full(max(column_of, default=-1) + 1, -1, np.int64)
         self._column_of[list(column_of)] = list(column_of.values())
+
+    def _gather_publishers(self, may_go: MayGo) -> None:
+        """Notes what each client that only publishes has published so far."""
+        self._began_ms = self._rooms.tracker.now_ms
+        self._numbers = {
+            source: source.received
+            for peer in self._connections.peers.values()
+            if peer.guest is not None and not _ordinary(peer)
+            if not self._migrations.obstacle(peer.connection) and may_go(peer.name)
+            for source in peer.guest.sources.values()
+        }
+
+    def _publishing(self) -> list[Publishing]:
+        """The rates of these clients since then, by the brokers of their pubends."""
+        seconds = max(self._rooms.tracker.now_ms - self._began_ms, 1) / 1_000
+        found: dict[int, dict[str, float]] = {}
+        for source, number in self._numbers.items():
+            count = source.received - max(number, 0)
+            if not source.is_gone and count > 0:
+                home = self._rooms.topology.origin_of(source.pubend) or ""
+                rates = found.setdefault(source.connection, {})
+                rates[home] = rates.get(home, 0.0) + count / seconds
+        self._numbers = {}
+        client_of = self._connections.client_of
+        return [Publishing(connection, client_of(connection), rates) for connection, rates in found.items()]
 
 
 def _ordinary(peer: Peer) -> dict[int, Selector]:

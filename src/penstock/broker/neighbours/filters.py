@@ -12,12 +12,13 @@ also have something that only another version wants, which costs some useless me
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from penstock.broker.narrowing import is_reserved, pubends_of, seen_in
 from penstock.matching.covering_set import CoveringSet
 from penstock.matching.index import LINKS_MAX, MatchIndex
 from penstock.model.values import Attributes
@@ -43,6 +44,8 @@ _CHARS_PER_UPDATE: Final = 32 * 1024
 _STEP: Final = 128
 """Conjunctions that enter or leave the index in one step; a long one counts as several."""
 _CHARS_PER_UNIT: Final = 64
+_ALL: Final = ""
+"""Stands for all pubends."""
 
 
 @dataclass(slots=True)
@@ -56,11 +59,17 @@ class _Host:
     """The index entry of each conjunction, by its text."""
     weight: int = 0
     """The weight of all conjunctions together."""
+    pubends: Counter[str] = field(default_factory=Counter)
+    """How many conjunctions want messages of each pubend; under `_ALL`, those that want messages of all."""
 
     @property
     def is_known(self) -> bool:
         """Whether any version of its filter is in force."""
         return self.version >= 0
+
+    def wants(self, pubend: str) -> bool:
+        """Whether it may want messages of a pubend."""
+        return _ALL in self.pubends or pubend in self.pubends
 
 
 @dataclass(slots=True, frozen=True)
@@ -136,6 +145,10 @@ class Filters:
         """Incremented when a host gets or loses its number; masks made before are stale."""
         self.stamp = 0
         """Incremented with every change of another host's filter; versions taken before are stale."""
+        self._narrowed: dict[int, tuple[str, ...]] = {}
+        """Entries that want messages of some pubends only, with these pubends."""
+        self._system: set[int] = set()
+        """Entries that want the system's own publications only, and nothing of any pubend."""
         self._adoptions: dict[str, _Adoption] = {}
         """Changes that take several steps, by host, oldest first."""
 
@@ -233,9 +246,7 @@ class Filters:
         some = _parsed(change.host, _taken(adoption.adding, self._step))
         if host is None:
             host = self._new_host(change.host)
-        for text, selector in some.items():
-            host.entries[text] = self._enter(selector, host.number)
-            host.weight += filter_weight((text,))
+        self._enter_all(host, some)
         self._adoptions[change.host] = adoption
         return self._advance(adoption, host, len(some))
 
@@ -244,9 +255,7 @@ class Filters:
         name, adoption = next(iter(self._adoptions.items()))
         host = self._hosts[name]
         some = _parsed(name, _taken(adoption.adding, self._step))
-        for text, selector in some.items():
-            host.entries[text] = self._enter(selector, host.number)
-            host.weight += filter_weight((text,))
+        self._enter_all(host, some)
         return self._advance(adoption, host, len(some))
 
     def _new_host(self, name: str) -> _Host:
@@ -274,8 +283,9 @@ class Filters:
             del adoption.removing[text]
             entry = host.entries.pop(text)
             host.weight -= filter_weight((text,))
-            self._index.remove(entry)
-            self._free_entries.append(entry)
+            host.pubends.subtract(self._pubends_of(entry))
+            self._drop(entry)
+        host.pubends = +host.pubends
         if not adoption.removing:
             del self._adoptions[change.host]
         return news
@@ -293,8 +303,7 @@ class Filters:
             return
         self._adoptions.pop(name, None)
         for entry in host.entries.values():
-            self._index.remove(entry)
-            self._free_entries.append(entry)
+            self._drop(entry)
         self._free_numbers.append(host.number)
         self.forgotten[name] = None
         self.hosts_version += 1
@@ -326,12 +335,12 @@ class Filters:
                 mask |= 1 << self._hosts[name].number
         return mask
 
-    def interested(self, hosts: Iterable[str]) -> tuple[int, dict[str, tuple[int, int]]]:
-        """The bitmap of those hosts that want anything, and the versions of their filters that are in force."""
+    def interested(self, hosts: Iterable[str], pubend: str) -> tuple[int, dict[str, tuple[int, int]]]:
+        """The bitmap of those hosts that want anything of a pubend, and the versions of their filters in force."""
         mask, versions = 0, {}
         for name in hosts:
             host = self._hosts.get(name)
-            if host is not None and host.entries and host.is_known:
+            if host is not None and host.is_known and host.wants(pubend):
                 mask |= 1 << host.number
                 versions[name] = (host.incarnation, host.version)
         return mask, versions
@@ -341,8 +350,10 @@ class Filters:
         """How many operations matching a message may take, besides what the index answers."""
         return self._index.effort
 
-    def hosts_wanting(self, attributes: Attributes) -> int:
-        """The other brokers with a client that wants the message, as a bitmap."""
+    def hosts_wanting(self, attributes: Attributes, pubend: str) -> int:
+        """The other brokers with a client that wants a message of this pubend, as a bitmap."""
+        if self._narrowed:
+            attributes = seen_in(attributes, pubend)
         return self._index.links(attributes)
 
     def status(self) -> FilterStatus:
@@ -361,14 +372,35 @@ class Filters:
             assert adoption.removing.keys() <= entries.keys()
             assert not any(text in entries for text in adoption.adding)
         assert all(host.is_known or name in self._adoptions for name, host in self._hosts.items())
-        assert all(host.weight == filter_weight(host.entries) for host in self._hosts.values())
+        for host in self._hosts.values():
+            assert host.weight == filter_weight(host.entries)
+            pubends = [self._pubends_of(entry) for entry in host.entries.values()]
+            assert host.pubends == Counter(pubend for each in pubends for pubend in each)
         self._index.check_invariants()
 
-    def _enter(self, selector: Selector, number: int) -> int:
-        entry = self._free_entries.pop() if self._free_entries else self._entries
-        self._entries = max(self._entries, entry + 1)
-        self._index.add(entry, selector, number)
-        return entry
+    def _enter_all(self, host: _Host, selectors: Mapping[str, Selector]) -> None:
+        """Puts conjunctions of a host into the index, by their texts."""
+        for text, selector in selectors.items():
+            entry = self._free_entries.pop() if self._free_entries else self._entries
+            self._entries = max(self._entries, entry + 1)
+            self._index.add(entry, selector, host.number)
+            host.entries[text] = entry
+            host.weight += filter_weight((text,))
+            pubends = _pubends_of(selector)
+            if not pubends:
+                self._system.add(entry)
+            elif pubends != (_ALL,):
+                self._narrowed[entry] = pubends
+            host.pubends.update(pubends)
+
+    def _drop(self, entry: int) -> None:
+        self._narrowed.pop(entry, None)
+        self._system.discard(entry)
+        self._index.remove(entry)
+        self._free_entries.append(entry)
+
+    def _pubends_of(self, entry: int) -> tuple[str, ...]:
+        return () if entry in self._system else self._narrowed.get(entry, (_ALL,))
 
 
 def _taken(texts: deque[str], room: int) -> list[str]:
@@ -383,6 +415,16 @@ def _taken(texts: deque[str], room: int) -> list[str]:
 def filter_weight(texts: Iterable[str]) -> int:
     """About how much memory conjunctions take as texts: short ones cost more than their characters."""
     return sum(len(text) + _TEXT_WEIGHT for text in texts)
+
+
+def _pubends_of(selector: Selector) -> tuple[str, ...]:
+    """The pubends whose messages a selector may want; none if it sees the system's own publications only."""
+    found: dict[str, None] = {}
+    for conjunction in selector.conjunctions:
+        if not is_reserved(conjunction):
+            pubends = pubends_of(conjunction)
+            found.update(dict.fromkeys((_ALL,) if pubends is None else pubends))
+    return (_ALL,) if _ALL in found else tuple(found)
 
 
 def _parsed(host: str, texts: Iterable[str]) -> dict[str, Selector]:

@@ -37,6 +37,7 @@ CHANGEABLE: Final = frozenset(
         "retain_bytes",
         "retain_bytes_max",
         "retain_policy",
+        "dead_letters",
         "connections_max",
         "client_waiting_bytes_max",
         "strangers_max",

@@ -292,7 +292,9 @@ class Neighbourhood:
     def probe(self) -> None:
         """Probes the pubends whose confirmation some subscription still waits for."""
         awaited = self.awaited()
-        asking = dict(self._readiness.unconfirmed(awaited))
+        # A pubend that is probed keeps its log for this host, which reports on streams that it wants only.
+        wanted = [pubend for pubend in awaited if self._guaranteed.edges.wants(pubend)]
+        asking = dict(self._readiness.unconfirmed(wanted))
         asking |= dict.fromkeys(self._guaranteed.unopened(awaited), self._filters.version)
         for pubend, version in asking.items():
             probe = FilterProbe(self._settings.name, self._filters.incarnation, version, pubend)

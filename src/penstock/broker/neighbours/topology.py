@@ -150,6 +150,15 @@ class Topology:
             self._guaranteed = dict.fromkeys(sorted(names))
         return self._guaranteed
 
+    def pubends(self) -> dict[str, tuple[str, bool]]:
+        """All pubends of the overlay: the broker of each, and whether it guarantees delivery."""
+        found: dict[str, tuple[str, bool]] = {}
+        for name in self.graph():
+            state = self._states[name]
+            for pubend in state.pubends:
+                found.setdefault(pubend, (name, pubend not in state.best_effort))
+        return found
+
     def is_guaranteed(self, pubend: str) -> bool:
         """Whether this is a pubend that guarantees delivery."""
         return pubend in self.guaranteed()

@@ -22,12 +22,12 @@ class Ways:
     def up(self, pubend: str, frame: ControlFrame) -> None:
         """Sends a frame towards the pubend; without a path it is lost, and whoever needs the answer asks again."""
         assert pubend not in self._own
-        if (parent := self._parent(pubend)) is not None:
+        if (parent := self.parent(pubend)) is not None:
             self._connections.say(parent, frame)
 
     def leads_to(self, pubend: str) -> bool:
         """Whether there is a path to the pubend at the moment, as far as this broker knows."""
-        return pubend in self._own or self._parent(pubend) is not None
+        return pubend in self._own or self.parent(pubend) is not None
 
     def down(self, pubend: str, host: str, frame: ControlFrame) -> None:
         """Sends a frame towards a host; without a path it is lost."""
@@ -35,7 +35,8 @@ class Ways:
         if (child := self.child(pubend, host)) is not None:
             self._connections.say(child, frame)
 
-    def _parent(self, pubend: str) -> Peer | None:
+    def parent(self, pubend: str) -> Peer | None:
+        """The neighbour on the way up to a pubend."""
         return self._connections.links.get(self._router.place_in(pubend).parent or "")
 
     def child(self, pubend: str, host: str) -> Peer | None:

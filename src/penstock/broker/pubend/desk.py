@@ -15,11 +15,20 @@ from penstock.broker.commits import Commits
 from penstock.broker.durable import SetValue
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Named, Register
+from penstock.broker.pubend.work import WorkHome
 from penstock.broker.settings import BrokerSettings
-from penstock.model.tick import Tick, format_tick, tick_at
+from penstock.model.tick import Tick, format_tick, tick_at, tick_ms
 from penstock.protocol.control import shortened
 from penstock.protocol.frames import LATEST, StreamForget, StreamForgotten, StreamOpen, StreamOpened
-from penstock.protocol.stream_frames import StreamTaken
+from penstock.protocol.stream_frames import (
+    ENTRIES_MAX,
+    SELECTOR_SHOWN_CHARS,
+    DurableEntry,
+    StreamList,
+    StreamListed,
+    StreamTaken,
+)
+from penstock.work.group import Group
 
 __all__ = ["Answer", "PubendDesk"]
 
@@ -30,10 +39,12 @@ _AHEAD_MS_MAX: Final = 366 * 24 * 3_600_000
 _STEP_MS_MAX: Final = 3_600_000
 _CLOCKS_MS: Final = 24 * 3_600_000
 """More than the clocks of pubends differ: what one has accepted, another does not refuse."""
+_AWAY_REPORTS: Final = 25
+"""Hosts speak of every name in each tenth report: one that was not heard of in this many is not in use."""
 _GONE: Final = LATEST
 """The ownership of a name that was forgotten: higher than all claims."""
 
-Answer: TypeAlias = StreamOpened | StreamForgotten | StreamTaken
+Answer: TypeAlias = StreamOpened | StreamForgotten | StreamTaken | StreamListed
 """A word of a pubend to a host, which both are named in it."""
 
 
@@ -53,8 +64,10 @@ class PubendDesk:
         logs: Mapping[str, PubendLog],
         registers: Mapping[str, Register],
         commits: Commits,
+        work: WorkHome,
     ) -> None:
         self._settings = settings
+        self._work = work
         self._logs = logs
         self._commits = commits
         self._registers = registers
@@ -88,15 +101,17 @@ class PubendDesk:
             return tick, [_answer(frame, tick)]
         former = known.host if known is not None and frame.ownership > known.ownership else ""
         self.counts["durables_claimed"] += 1
-        self._later(frame, register, former, tick)
+        self._later(frame, register, former, tick, now_ms)
         return tick, []
 
-    def _later(self, frame: StreamOpen, register: Register, former: str, tick: int) -> None:
+    def _later(self, frame: StreamOpen, register: Register, former: str, tick: int, now_ms: int) -> None:
         """Claims a name; once that is durable, answers the asker and tells the former owner's host, if there is one."""
         is_first = frame.durable not in register
-        commit = self._commits.add(register.claim(frame.durable, frame.ownership, frame.host, tick, frame.client))
+        owner = (frame.ownership, frame.host)
+        commit = self._commits.add(register.claim(frame.durable, *owner, tick, frame.client, frame.selector))
         claimed = register.get(frame.durable)
         assert claimed is not None
+        claimed.heard_ms = now_ms
         if is_first:
             claimed.made_by = (frame.host, frame.ticket)
         # Also when it asks again, with the same number or a higher one, because the answer got lost.
@@ -111,6 +126,8 @@ class PubendDesk:
     def forget(self, frame: StreamForget) -> list[Answer]:
         """A host says that a durable name is not needed any more; answers at once unless something changes."""
         register = self._registers[frame.pubend]
+        if not frame.ownership and self._work.client_of(frame.pubend, frame.durable) is not None:
+            return self._forget_group(frame)
         owner = register.get(frame.durable)
         if frame.ownership and owner is not None and (owner.ownership, owner.host) != (frame.ownership, frame.host):
             # The withdrawn claim no longer holds anyway.
@@ -133,12 +150,86 @@ class PubendDesk:
             self._replies.append(_Reply(commit, taken))
         return []
 
-    def move(self, pubend: str, name: str, ownership: int, tick: int, host: str) -> list[Answer]:
+    def _forget_group(self, frame: StreamForget) -> list[Answer]:
+        """The name is that of a group."""
+        maker = self._work.client_of(frame.pubend, frame.durable)
+        shares = self._settings.access.rule_for(frame.client).shares(frame.durable)
+        if maker and not self._settings.access.may_have(Claimant(frame.client, shares), maker):
+            self.counts["durables_denied"] += 1
+            problem = f"group {frame.durable!r} belongs to another client"
+            return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)]
+        commit = self._work.forget(frame.pubend, frame.durable)
+        self._forgotten.append((frame.host, frame.ticket))
+        self._replies.append(_Reply(commit, StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)))
+        return []
+
+    def on_list(self, frame: StreamList, *, now_ms: int) -> list[Answer]:
+        """Answers a host whose client asks which durable subscriptions there are."""
+        register = self._registers[frame.pubend]
+        access = self._settings.access
+        rule = access.rule_for(frame.client)
+
+        def may_see(name: str, owner: str) -> bool:
+            if frame.durable not in {"", name}:
+                return False
+            return access.is_open or rule.status or owner == frame.client or rule.shares(name)
+
+        named = register.listed(frame.after, ENTRIES_MAX + 1, may_see)
+        found = [self._entry(frame.pubend, name, each, now_ms) for name, each in named]
+        groups = self._work.listed(frame.pubend, frame.after, ENTRIES_MAX + 1, may_see)
+        found += [self._group_entry(frame.pubend, name, group) for name, group in groups]
+        found.sort(key=lambda each: each.name)
+        entries = tuple(found[:ENTRIES_MAX])
+        return [StreamListed(frame.pubend, frame.host, frame.number, entries, len(found) > ENTRIES_MAX)]
+
+    def _group_entry(self, pubend: str, name: str, group: Group) -> DurableEntry:
+        log = self._logs[pubend]
+        tick = group.position
+        messages, is_exact = log.messages_from(tick)
+        present_ms = tick_ms(Tick(max(log.promised, tick)))
+        return DurableEntry(
+            name,
+            group.ledger.client,
+            "",
+            tick,
+            0,
+            not group.members,
+            present_ms - tick_ms(Tick(tick)),
+            messages,
+            is_exact,
+            log.bytes_from(tick),
+            group.terms.selector[:SELECTOR_SHOWN_CHARS],
+            len(group.members),
+        )
+
+    def _entry(self, pubend: str, name: str, named: Named, now_ms: int) -> DurableEntry:
+        log = self._logs[pubend]
+        messages, is_exact = log.messages_from(named.tick)
+        # The clock may have been set back since.
+        silent_ms = -1 if named.heard_ms < 0 else max(0, now_ms - named.heard_ms)
+        present_ms = tick_ms(Tick(max(log.promised, named.tick)))
+        return DurableEntry(
+            name,
+            named.client,
+            named.host,
+            named.tick,
+            silent_ms,
+            silent_ms < 0 or silent_ms > _AWAY_REPORTS * self._settings.report_ms,
+            present_ms - tick_ms(Tick(named.tick)),
+            messages,
+            is_exact,
+            log.bytes_from(named.tick),
+            named.selector,
+        )
+
+    def move(self, pubend: str, name: str, ownership: int, tick: int, host: str, *, now_ms: int) -> list[Answer]:
         """Takes the position of a durable subscription from its host; tells the host if it has lost the name."""
         register = self._registers[pubend]
-        if register.move(name, ownership, host, min(tick, self._logs[pubend].last_tick + 1)):
-            return []
         known = register.get(name)
+        if register.move(name, ownership, host, min(tick, self._logs[pubend].last_tick + 1)):
+            assert known is not None
+            known.heard_ms = now_ms
+            return []
         return [StreamTaken(pubend, host, name, _GONE if known is None else known.ownership)]
 
     def on_committed(self, number: int) -> list[Answer]:
@@ -177,6 +268,8 @@ class PubendDesk:
 
     def _problem_with_new(self, register: Register, frame: StreamOpen) -> str:
         """Says why a pubend cannot keep another name; empty if it can."""
+        if self._work.client_of(frame.pubend, frame.durable) is not None:
+            return f"{frame.durable!r} is the name of a group at pubend {frame.pubend}"
         limit, own_limit = self._settings.durables_max, self._settings.client_durables_max
         if len(register) >= limit:
             return f"pubend {frame.pubend} keeps {limit:,} durable subscriptions, which is its limit (durables_max)"

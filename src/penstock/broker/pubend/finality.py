@@ -15,6 +15,7 @@ from penstock.broker.connections import Connections
 from penstock.broker.durable import Change, ForgetPublishers, Trim
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import MaySee, Register
+from penstock.broker.pubend.work import WorkHome
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
 from penstock.protocol.frames import Positions
@@ -49,10 +50,11 @@ class Finality:
         connections: Connections,
         logs: dict[str, PubendLog],
         registers: Mapping[str, Register],
+        work: WorkHome,
     ) -> None:
         self._settings = settings
         self._connections = connections
-        self._logs, self._registers = logs, registers
+        self._logs, self._registers, self._work = logs, registers, work
         self._hosts: dict[str, dict[str, _Word]] = {name: {} for name in logs}
         """The latest report of each host, by pubend of this broker."""
         self._passing: dict[str, dict[str, tuple[int, bool]]] = {}
@@ -107,11 +109,14 @@ class Finality:
                 changes.append(ForgetPublishers(log.name, forgotten))
         return changes
 
-    def hold_reason(self, *, names: bool = True) -> str:
-        """Why publishers must wait, if a log has reached its maximum; with the name of who is behind, if wanted."""
+    def hold_reason(self, pubend: str = "", *, names: bool = True) -> str:
+        """Why publishers must wait, if the log of a pubend, or of any, has reached its maximum.
+
+        With the name of who is behind, if wanted.
+        """
         if self._settings.retain_policy != "hold":
             return ""
-        for log in self._logs.values():
+        for log in self._logs.values() if not pubend else filter(None, [self._logs.get(pubend)]):
             if log.size_bytes >= self._settings.retain_bytes_max:
                 whom = self._furthest_behind(log, names=names)
                 limit = self._settings.retain_bytes_max
@@ -120,11 +125,17 @@ class Finality:
 
     def _furthest_behind(self, log: PubendLog, *, names: bool) -> str:
         behind = min(self._hosts[log.name].items(), key=lambda each: each[1].tick, default=None)
-        durable = self._registers[log.name].lowest()
+        durable = self._lowest(log.name)
         if durable is not None and (behind is None or durable[1] <= behind[1].tick):
-            who = f"durable subscription {durable[0]!r}" if names else "a durable subscription"
+            what = "durable subscription" if durable[0] in self._registers[log.name] else "group"
+            who = f"{what} {durable[0]!r}" if names else f"a {what}"
             return f"; the furthest behind is {who}"
         return f"; the furthest behind is {behind[0]}" if behind else ""
+
+    def _lowest(self, pubend: str) -> tuple[str, int] | None:
+        """The durable subscription or group that is furthest behind, and its tick."""
+        found = [each for each in (self._registers[pubend].lowest(), self._work.lowest(pubend)) if each is not None]
+        return min(found, key=lambda each: each[1], default=None)
 
     def _final_below(self, log: PubendLog, now_ms: int) -> int:
         settings, hosts = self._settings, self._hosts[log.name]
@@ -138,7 +149,7 @@ class Finality:
         # After a start nobody has reported yet: that must not look as if there were no hosts.
         is_heard = now_ms - self._started_ms >= settings.grace_ms
         final = min((word.tick for word in hosts.values()), default=log.promised + 1) if is_heard else 0
-        furthest = self._registers[log.name].lowest()
+        furthest = self._lowest(log.name)
         if furthest is not None:
             # A lapsed subscription still holds what is left for it: it may be on its way back.
             final = min(final, max(furthest[1], log.trimmed_below))
@@ -154,7 +165,7 @@ class Finality:
         below = log.tick_keeping(self._settings.retain_bytes_max - self._settings.retain_bytes_max // _LAPSE)
         if below > final:
             self.counts["log_lapsed"] += 1
-            furthest = self._registers[log.name].lowest()
+            furthest = self._lowest(log.name)
             durable = furthest[0] if furthest is not None and furthest[1] < below else ""
             self._connections.record("log-lapsed", pubend=log.name, below=below, durable=durable)
         return min(below, log.promised + 1)
@@ -171,6 +182,7 @@ class Finality:
                 hosts={host: word.tick for host, word in self._hosts[log.name].items()},
                 durables=self._registers[log.name].status(may_see),
                 durable_count=len(self._registers[log.name]),
+                groups=self._work.status(log.name, may_see),
             )
             for log in self._logs.values()
         }

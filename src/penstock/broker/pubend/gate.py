@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.broker.peers import Batch
+from penstock.broker.sources import Batch, Source
 from penstock.congestion.pubend import PubendControl
 from penstock.model.values import AttributeValue
-from penstock.protocol.frames import Publish
 
 __all__ = ["Admit", "Gate", "Held"]
 
@@ -25,7 +24,9 @@ Decoded = list[dict[str, AttributeValue]]
 class Admit(Protocol):
     """How messages get into the log of their pubend."""
 
-    def __call__(self, pubend: str, publisher: bytes, frame: Publish, decoded: Decoded, *, now_ms: int) -> int:
+    def __call__(
+        self, source: Source, first: int, bodies: list[bytes], decoded: Decoded, *, may_jump: bool, now_ms: int
+    ) -> int:
         """Gives messages their ticks; returns the commit that makes them durable, 0 if they already are."""
 
 
@@ -34,12 +35,12 @@ class Held:
     """The part of a publisher's batch that is still waiting."""
 
     batch: Batch
-    connection: int
-    publisher: bytes
-    pubend: str
+    source: Source
     first: int
     bodies: list[bytes]
     decoded: Decoded
+    may_jump: bool = False
+    """Whether its first number need not be the next one of its publisher."""
 
 
 class Gate:
@@ -51,14 +52,15 @@ class Gate:
 
     def offer(self, held: Held, *, now_ms: int) -> int | None:
         """Admits a batch after those that wait; returns its commit, or None if some of it has to wait."""
-        waiting = self._waiting.get(held.pubend)
+        pubend = held.source.pubend
+        waiting = self._waiting.get(pubend)
         if not waiting:
             commit = self._let_in(held, now_ms)
             if not held.bodies:
                 return commit
-            waiting = self._waiting.setdefault(held.pubend, deque())
+            waiting = self._waiting.setdefault(pubend, deque())
         else:
-            self._controls[held.pubend].pdcc.on_held_back()
+            self._controls[pubend].pdcc.on_held_back()
         waiting.append(held)
         return None
 
@@ -76,12 +78,13 @@ class Gate:
                 del self._waiting[pubend]
         return released
 
-    def leave(self, connection: int) -> None:
+    def leave(self, source: Source) -> None:
         """Drops the backlog of a publisher that is gone: it resends what was not acknowledged when it comes back."""
-        for pubend, waiting in list(self._waiting.items()):
-            self._waiting[pubend] = kept = deque(each for each in waiting if each.connection != connection)
+        waiting = self._waiting.get(source.pubend)
+        if waiting is not None:
+            self._waiting[source.pubend] = kept = deque(each for each in waiting if each.source is not source)
             if not kept:
-                del self._waiting[pubend]
+                del self._waiting[source.pubend]
 
     def next_deadline(self, *, now_ms: int) -> int | None:
         """When the next message may be admitted."""
@@ -97,17 +100,18 @@ class Gate:
         """Whether nothing waits."""
         return not self._waiting
 
-    def waiting(self) -> dict[str, dict[int, None]]:
-        """The connections with messages that wait, by pubend."""
-        return {pubend: {each.connection: None for each in waiting} for pubend, waiting in self._waiting.items()}
+    def waiting(self) -> dict[str, dict[Source, None]]:
+        """The sources of messages that wait, by pubend."""
+        return {pubend: {each.source: None for each in waiting} for pubend, waiting in self._waiting.items()}
 
     def _let_in(self, held: Held, now_ms: int) -> int:
         """Gives ticks to as much of a batch as the rate allows; returns the commit of that part."""
-        count = self._controls[held.pubend].admit(len(held.bodies), now_ms=now_ms)
+        count = self._controls[held.source.pubend].admit(len(held.bodies), now_ms=now_ms)
         if not count:
             return 0
-        part = Publish(held.first, held.bodies[:count], held.pubend)
-        commit = self._admit(held.pubend, held.publisher, part, held.decoded[:count], now_ms=now_ms)
+        bodies, decoded = held.bodies[:count], held.decoded[:count]
+        commit = self._admit(held.source, held.first, bodies, decoded, may_jump=held.may_jump, now_ms=now_ms)
+        held.may_jump = False
         held.first += count
         held.bodies, held.decoded = held.bodies[count:], held.decoded[count:]
         return commit

@@ -23,6 +23,8 @@ __all__ = ["PubendLog"]
 
 _SLEW: Final = 10
 """A stream that is ahead of the clock falls back by a tenth of the time that passes, until they agree."""
+_RECENT_MAX: Final = 4_096
+"""Batches whose messages can be counted; those before them are estimated."""
 _PUBLISHERS_MAX: Final = 100_000
 """Most publishers whose messages are deduplicated."""
 
@@ -59,6 +61,8 @@ class PubendLog:
         self.trimmed_below = found.trimmed_below
         self.size_bytes = found.size_bytes
         self._parts = deque(found.parts)
+        self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT_MAX)
+        """First and last tick of the latest batches; each tick between is a message."""
         self._ahead_ms: int | None = None
         self._slewed_ms = self._spoke_ms = 0
         self._told_until = found.last_tick or 0
@@ -67,6 +71,8 @@ class PubendLog:
         """The recent mean size of a message."""
         self.repeated = 0
         """Messages recognised as duplicates."""
+        self.jumped = 0
+        """How often a known publisher went on beyond its next number."""
 
     def begin(self, *, now_ms: int) -> Trim | None:
         """Starts a new log at the present time: earlier ticks are unknown, and not silence.
@@ -88,11 +94,19 @@ class PubendLog:
         bodies: list[bytes],
         decoded: list[dict[str, AttributeValue]],
         *,
+        may_jump: bool = False,
         now_ms: int,
     ) -> Append | None:
-        """Returns what must be made durable for messages numbered from ``first``; None if all were sent before."""
-        known = self._sequences.get(publisher, 0) if publisher else 0
+        """Returns what must be made durable for messages numbered from ``first``; None if all were sent before.
+
+        Only the next number of a known publisher is accepted, unless it may jump: then the publisher knows that what
+        lies between is settled, because it was refused, or because this log has lost its memory of it.
+        """
+        known = self.last_number(publisher)
         last = first + len(bodies) - 1
+        if 0 < known < first - 1:
+            assert may_jump, f"message {first} of a publisher to {self.name} follows message {known}"
+            self.jumped += 1
         if known >= first:
             old = min(known - first + 1, len(bodies))
             self.repeated += old
@@ -109,8 +123,13 @@ class PubendLog:
         size = sum(map(len, bodies))
         self.mean_bytes += (size / len(bodies) - self.mean_bytes) / 8
         self._grow(size)
+        self._recent.append((ticks[0], ticks[-1]))
         messages = tuple(zip(map(Tick, ticks), bodies, strict=True))
         return Append(self.name, messages, self._next_lease(now_ms), {publisher: last} if publisher else {})
+
+    def last_number(self, publisher: bytes) -> int:
+        """The number of the last message of a publisher; 0 if it is not known."""
+        return self._sequences.get(publisher, 0) if publisher else 0
 
     def on_appended(self, change: Append, commit: int) -> None:
         """Notes which commit the append (or the renewed lease) will be in."""
@@ -196,6 +215,18 @@ class PubendLog:
                 break
             below = last + 1
         return below
+
+    def bytes_from(self, tick: int) -> int:
+        """About how many bytes of messages are kept from a tick on: too many by less than a part."""
+        return sum(size for last, size in self._parts if last >= tick)
+
+    def messages_from(self, tick: int) -> tuple[int, bool]:
+        """How many messages are kept from a tick on, and whether that is exact; else it is estimated from the bytes."""
+        tick = max(tick, self.trimmed_below)
+        count = sum(last - max(first, tick) + 1 for first, last in self._recent if last >= tick)
+        earliest = self._recent[0][0] if self._recent else self.last_tick + 1
+        older_bytes = sum(size for last, size in self._parts if tick <= last < earliest)
+        return count + round(older_bytes / self.mean_bytes), not older_bytes
 
     def check_invariants(self) -> None:
         """Fails if the pubend promised what it may not."""

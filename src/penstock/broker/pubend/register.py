@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Final, TypeAlias
 
 import msgspec
@@ -42,17 +43,22 @@ class Named:
     """The client that created it; empty if clients did not have to authenticate then."""
     made_by: tuple[str, int] = field(default=("", 0), compare=False)
     """The host and ticket of the request that created it, until the next restart."""
+    selector: str = ""
+    """What it last wanted, for people to read; empty if that is not known."""
+    heard_ms: int = field(default=-1, compare=False)
+    """When a host last spoke of it; -1 if none did since the start."""
     is_damaged: bool = False
     """Whether its stored entry was damaged: where it was is unknown until somebody claims it again."""
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """An entry as stored; those of an earlier version lack the client."""
+    """An entry as stored; those of earlier versions lack the client, or the selector."""
 
     tick: int
     ownership: int
     host: str
     client: str = ""
+    selector: str = ""
 
 
 _decode: Final = msgspec.msgpack.Decoder(_Stored).decode
@@ -61,7 +67,7 @@ _decode: Final = msgspec.msgpack.Decoder(_Stored).decode
 def decode_named(value: bytes) -> Named:
     """Decodes a stored entry; raises ``ValueError`` if these are not the bytes of one."""
     stored = _decode(value)
-    return Named(stored.tick, stored.ownership, stored.host, stored.client)
+    return Named(stored.tick, stored.ownership, stored.host, stored.client, selector=stored.selector)
 
 
 class Register:
@@ -95,7 +101,7 @@ class Register:
         """How many of the kept names a client has created."""
         return self._made[client]
 
-    def claim(self, name: str, ownership: int, host: str, tick: int, client: str = "") -> SetValue:
+    def claim(self, name: str, ownership: int, host: str, tick: int, client: str = "", selector: str = "") -> SetValue:
         """Gives a name to an owner, at this tick if the name is new; returns what must become durable.
 
         The name keeps belonging to the client that created it, even while another permitted client uses it.
@@ -107,6 +113,7 @@ class Register:
         if known.is_damaged:
             known.tick, known.is_damaged = tick, False
         known.ownership, known.host = ownership, host
+        known.selector = selector
         if client and not known.client:
             self._made.subtract([known.client])
             self._made.update([client])
@@ -157,6 +164,11 @@ class Register:
         dirty, self._dirty = self._dirty, {}
         return [self._change(name, self._names[name]) for name in dirty]
 
+    def listed(self, after: str, count_max: int, may_see: MaySee) -> list[tuple[str, Named]]:
+        """The next names in alphabetical order that may be seen, up to a maximum, with their entries."""
+        later = ((name, each) for name, each in self._names.items() if name > after and may_see(name, each.client))
+        return nsmallest(count_max, later, key=lambda each: each[0])
+
     def status(self, may_see: MaySee | None = None) -> dict[str, DurableStatus]:
         """Figures by name, of the subscriptions that may be seen: those furthest behind, if there are many."""
         seen = [(name, each) for name, each in self._names.items() if may_see is None or may_see(name, each.client)]
@@ -164,4 +176,6 @@ class Register:
         return {name: DurableStatus(each.tick, each.host, each.client) for name, each in furthest}
 
     def _change(self, name: str, named: Named) -> SetValue:
-        return SetValue(self._prefix + name, _encode((named.tick, named.ownership, named.host, named.client)))
+        return SetValue(
+            self._prefix + name, _encode((named.tick, named.ownership, named.host, named.client, named.selector))
+        )

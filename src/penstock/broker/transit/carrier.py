@@ -135,8 +135,9 @@ class Carrier:
             return
         self.counts["answers_passed_on"] += 1
         behind = self._router.place_in(knowledge.pubend).below.get(child, frozenset((host,) if host else ()))
-        mask, in_force = self._filters.interested(behind)
-        wanted = map(self._filters.hosts_wanting, knowledge.attributes)
+        mask, in_force = self._filters.interested(behind, knowledge.pubend)
+        hosts_wanting = self._filters.hosts_wanting
+        wanted = [hosts_wanting(attributes, knowledge.pubend) for attributes in knowledge.attributes]
         chosen = [place for place, hosts in enumerate(wanted) if hosts & mask]
         looking = MESSAGE_EFFORT + MATCH_EFFORT + self._filters.effort
         self._share.spend(looking * len(knowledge.ticks) + DELIVERY_EFFORT * len(chosen))
@@ -262,7 +263,7 @@ class Carrier:
 
     def _pass_on(self, knowledge: Knowledge, children: list[_Child], now_ms: int) -> None:
         hosts_wanting = self._filters.hosts_wanting
-        wanted = [hosts_wanting(attributes) for attributes in knowledge.attributes]
+        wanted = [hosts_wanting(attributes, knowledge.pubend) for attributes in knowledge.attributes]
         frames: dict[tuple[int, ...], KnowledgeMessage] = {}
         for child in children:
             chosen = [place for place, hosts in enumerate(wanted) if hosts & child.mask]
@@ -337,7 +338,7 @@ class Carrier:
             links = self._connections.links
             found = []
             for name, behind in self._router.place_in(pubend).below.items():
-                mask, versions = self._filters.interested(behind)
+                mask, versions = self._filters.interested(behind, pubend)
                 if mask and name in links:
                     found.append(_Child(links[name], mask, versions))
             self._children[pubend] = found

@@ -19,6 +19,7 @@ from penstock.broker.neighbours.trees import Branches, branches
 from penstock.broker.peers import Peer, PeerKind
 from penstock.broker.pubends import NUMBERS_MAX, Pubends
 from penstock.model.body import decode_attributes
+from penstock.model.expiry import expired_places
 from penstock.model.values import AttributeValue
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Deliver, Forward, PubendNames
@@ -54,6 +55,8 @@ class Router:
         self._is_full = False
         self.heard: deque[tuple[int, bytes]] = deque()
         """Messages for mechanisms, whose connections have negative numbers."""
+        self.carried = 0
+        """Messages of clients here that were carried towards pubends elsewhere so far."""
         self.bytes_out = 0
         """Bytes of messages sent to clients so far."""
         self.counts = {
@@ -61,6 +64,7 @@ class Router:
             "forwarded": 0,
             "system_forwarded": 0,
             "delivered": 0,
+            "expired": 0,
             "off_tree": 0,
             "off_path": 0,
             "repeated": 0,
@@ -94,11 +98,17 @@ class Router:
         return found
 
     def publish(
-        self, pubend: str, bodies: list[bytes], decoded: list[dict[str, AttributeValue]], *, now_ms: int
+        self,
+        pubend: str,
+        bodies: list[bytes],
+        decoded: list[dict[str, AttributeValue]],
+        *,
+        is_carried: bool = False,
+        now_ms: int,
     ) -> None:
-        """Sends new messages of one of this broker's own streams."""
+        """Sends new messages of one of this broker's own streams; another broker may have carried them here."""
         self.counts["published"] += len(bodies)
-        if self._tracker.is_on and not pubend.startswith("$"):
+        if self._tracker.is_on and not is_carried and not pubend.startswith("$"):
             self._tracker.notes.publish(bodies)
         self._carry(pubend, self._pubends.next_ticks(pubend, len(bodies), now_ms=now_ms), bodies, decoded)
 
@@ -126,11 +136,21 @@ class Router:
     def _carry(
         self, pubend: str, ticks: list[int], bodies: list[bytes], decoded: list[dict[str, AttributeValue]]
     ) -> None:
+        expired = expired_places(bodies, decoded, now_ms=self._tracker.now_ms)
+        if expired:
+            self.note_expired([bodies[place] for place in expired])
+            ticks, bodies, decoded = _without(expired, ticks, bodies, decoded)
         number = self.introduce(pubend, is_guaranteed=False)
         if number is not None:
             self._deliver(pubend, number, ticks, bodies, decoded)
         if self._connections.links and (children := self._children_in(pubend)):
             self._pass_on(pubend, ticks, bodies, decoded, children)
+
+    def note_expired(self, bodies: list[bytes]) -> None:
+        """Counts and records messages that are dropped, since they have expired."""
+        self.counts["expired"] += len(bodies)
+        if self._tracker.is_on:
+            self._tracker.notes.expire(bodies)
 
     def _deliver(
         self,
@@ -141,7 +161,9 @@ class Router:
         decoded: list[dict[str, AttributeValue]],
     ) -> None:
         system = pubend.startswith("$")
-        for frame, connections in self._subscribers.deliveries(number, ticks, bodies, decoded, system=system):
+        for frame, connections in self._subscribers.deliveries(
+            number, ticks, bodies, decoded, name=pubend, system=system
+        ):
             self.deliver(frame, connections)
 
     def deliver(self, frame: Deliver, connections: Sequence[int]) -> None:
@@ -166,7 +188,7 @@ class Router:
         children: list[tuple[Peer, int]],
     ) -> None:
         hosts_wanting = self._filters.hosts_wanting
-        wanted = [hosts_wanting(attributes) for attributes in decoded]
+        wanted = [hosts_wanting(attributes, pubend) for attributes in decoded]
         frames: dict[tuple[int, ...], Forward] = {}
         for peer, mask in children:
             chosen = tuple([place for place, hosts in enumerate(wanted) if hosts & mask])
@@ -216,3 +238,12 @@ class Router:
         if stamp != self._stamp:
             self._stamp = stamp
             self._branches, self._children = {}, {}
+
+
+def _without(
+    places: list[int], ticks: list[int], bodies: list[bytes], decoded: list[dict[str, AttributeValue]]
+) -> tuple[list[int], list[bytes], list[dict[str, AttributeValue]]]:
+    """All messages but those at these places."""
+    gone = set(places)
+    kept = [place for place in range(len(ticks)) if place not in gone]
+    return [ticks[place] for place in kept], [bodies[place] for place in kept], [decoded[place] for place in kept]

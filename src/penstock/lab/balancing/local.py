@@ -29,7 +29,16 @@ from penstock.sim.world import START_MS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BALANCING_LOCAL", "PARAMETERS", "SOURCE", "LocalRun", "figures_of", "local_plan", "run_local"]
+__all__ = [
+    "BALANCING_LOCAL",
+    "PARAMETERS",
+    "SOURCE",
+    "LocalRun",
+    "figures_of",
+    "local_plan",
+    "run_local",
+    "run_through",
+]
 
 SOURCE: Final = "Cheung and Jacobsen, Middleware 2006, section 6.2"
 _B1: Final = Machine(100, 64, 0.6)
@@ -69,7 +78,13 @@ def run_local(context: Context, settings: BalancingSettings | None = None) -> Lo
     # The paper's times for 4,000 s, in proportion for shorter runs.
     joined_s, changed_s = 10 + seconds / 4, seconds * 3 / 4
     overlay = BalancingOverlay(local_plan(count, joined_s), chosen, seed=context.seed, scale=2_000 / count)
-    context.reporter.stage("local balancing", total=seconds // _STEP_S)
+    run_through(context, overlay, changed_s, seconds)
+    return LocalRun(overlay, joined_s, changed_s, seconds, chosen.local_ratio_trigger)
+
+
+def run_through(context: Context, overlay: BalancingOverlay, changed_s: float, seconds: int) -> None:
+    """Let time pass, double the rate of half of the publishers on the way, and wait until all has arrived."""
+    context.reporter.stage("balancing", total=seconds // _STEP_S)
     overlay.start()
     while overlay.now_s < seconds:
         if overlay.now_s < changed_s <= overlay.now_s + _STEP_S:
@@ -79,7 +94,6 @@ def run_local(context: Context, settings: BalancingSettings | None = None) -> Lo
         context.reporter.advance()
     overlay.stop()
     overlay.run_until(seconds + _DRAIN_S)
-    return LocalRun(overlay, joined_s, changed_s, seconds, chosen.local_ratio_trigger)
 
 
 def figures_of(run: LocalRun) -> dict[str, float]:

@@ -114,12 +114,13 @@ def undisturbed(estimates: Iterable[Estimate], changes_ms: Sequence[float]) -> l
 
 
 def oscillations(overlay: BalancingOverlay, changes_s: Sequence[float]) -> int:
-    """How often subscribers returned to a broker they had left, with no change of load in between.
+    """How often subscribers or publishers returned to a broker they had left, with no change of load in between.
 
     The first of the changes is when the last subscriber has joined; until then the load changes all the time.
     """
     start_us = overlay.world.clock.now_us - overlay.world.elapsed_ms * 1_000
-    trails = [[((at_us - start_us) / 1e6, broker) for at_us, broker in member.trail] for member in overlay.members]
+    moved = [*(member.trail for member in overlay.members), *(each.client.trail for each in overlay.publishers)]
+    trails = [[((at_us - start_us) / 1e6, broker) for at_us, broker in trail] for trail in moved]
     return sum(returns_in(trail, changes_s) for trail in trails)
 
 

@@ -9,7 +9,7 @@ overload.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle, islice, pairwise
 from math import ceil
 from random import Random
@@ -62,8 +62,16 @@ class BalancingPlan:
     zero_share: float = 0.25
     """The share of subscribers whose selector never matches."""
     publishers: int = 40
+    published_at: str = ""
+    """The broker that all publishers join; empty for the first head."""
+    pubends: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The pubends of brokers; publishers choose among them by hash. If empty, there is one, at the first head."""
     rate_max_msg_s: float = 1.0
     """Publishers' rates are drawn between 0 and this."""
+    group: str = ""
+    """The group of heads that share their own clients; empty, as in the paper: heads are not balanced."""
+    are_heads: bool = False
+    """Whether the edges are heads of clusters of their own, in the group; then the heads only link them."""
     beat_s: float = 0.0
     """If not 0, publishers publish on a beat of this length: batches cost the simulator less than single messages."""
 
@@ -75,6 +83,7 @@ class Sample:
     at_s: float
     loads: Mapping[str, Load]
     subscribers: Mapping[str, int]
+    publishers: Mapping[str, int]
     delay_ms: Mapping[str, float]
     """By broker: mean delay of deliveries to its clients since the last sample."""
     messages: int
@@ -109,6 +118,7 @@ class BalancingOverlay:
     def __init__(self, plan: BalancingPlan, settings: BalancingSettings, *, seed: int, scale: float = 1.0) -> None:
         """Make an overlay in which each subscriber costs as much as ``scale`` of them, for quick runs with few."""
         self.plan, self.seed, self._scale = plan, seed, scale
+        self._pubends = plan.pubends or {next(iter(plan.heads)): (_PUBEND,)}
         self.world = World(seed, trace_lines=100)
         self._rng = Random(f"{seed}/balancing")
         self._settings = settings
@@ -129,22 +139,26 @@ class BalancingOverlay:
         self._markets = QuoteWorkload(self._rng, plan.publishers, days=_DAYS)
         self.publishers = self._publishers()
         self._journal: list[tuple[str, int, bytes]] = []
-        self.world.broker(next(iter(plan.heads))).disk.journal = self._journal
+        for name in self._pubends:
+            self.world.broker(name).disk.journal = self._journal
         self._plan_joins()
 
     def _add_broker(self, number: int, name: str, machine: Machine, links: Sequence[tuple[str, str]]) -> None:
         plan = self.plan
         neighbours = tuple(far if near == name else near for near, far in links)
-        cluster = plan.edges[name][0] if name in plan.edges else name
+        is_edge, is_linking = name in plan.edges and not plan.are_heads, plan.are_heads and name in plan.heads
+        cluster = plan.edges[name][0] if is_edge else name
         changes: dict[str, Any] = {
             each: getattr(self._settings, each) for each in BalancingSettings.__dataclass_fields__
         }
         changes |= {"is_on": True, "cluster": cluster, "output_bandwidth": round(machine.bytes_s / self._scale)}
-        changes["role"] = "edge" if name in plan.edges else "head"
+        changes["role"] = "edge" if is_edge else "head"
+        # The messages of a group would count as overhead in the paper's experiments.
+        changes["heads"] = "" if is_linking else plan.group
         settings = BrokerSettings(
             name=name,
             number=number,
-            pubends=(_PUBEND,) if name == next(iter(plan.heads)) else (),
+            pubends=self._pubends.get(name, ()),
             neighbours=neighbours,
             heartbeat_ms=_QUIET_MS,
             silent_ms=1_000 * _QUIET_MS,
@@ -173,10 +187,10 @@ class BalancingOverlay:
         by_symbol: dict[str, list[Publication]] = {}
         for quote in self._markets.publications(self.plan.publishers * _DAYS):
             by_symbol.setdefault(str(quote["symbol"]), []).append(quote)
-        head, made = next(iter(self.plan.heads)), []
+        joined, made = self.plan.published_at or next(iter(self.plan.heads)), []
         for number, quotes in enumerate(by_symbol.values()):
             rate = self._rng.uniform(0, self.plan.rate_max_msg_s)
-            client = self.world.add_client(f"publisher-{number}", head)
+            client = self.world.add_client(f"publisher-{number}", joined, choice="hash")
             start = self._rng.randrange(len(quotes))
             made.append(_Publisher(client, islice(cycle(quotes), start, None), 1e6 / max(rate, 1e-3)))
         return made
@@ -196,7 +210,7 @@ class BalancingOverlay:
         def publish() -> None:
             if not self._is_publishing:
                 return
-            publisher.client.publish(next(quotes), b"", _PUBEND)
+            publisher.client.publish(next(quotes))
             self._publish_at(publisher, quotes, at_us + publisher.interval_us)
 
         beat_us = self.plan.beat_s * 1e6
@@ -208,9 +222,12 @@ class BalancingOverlay:
         self._is_publishing = False
         limit_ms = self.world.elapsed_ms + _DRAIN_MS_MAX
         self.world.run_for(3 * _REPORT_MS)
-        last = self._journal[-1][1] if self._journal else 0
+        last = {pubend: tick for pubend, tick, _ in self._journal}
         while self.world.elapsed_ms < limit_ms and any(
-            member.positions.get(_PUBEND, 0) <= last for member in self.members if member.is_subscribed
+            member.positions.get(pubend, 0) <= tick
+            for member in self.members
+            if member.is_subscribed
+            for pubend, tick in last.items()
         ):
             self.world.run_for(_SAMPLE_S * 1000)
 
@@ -267,14 +284,17 @@ class BalancingOverlay:
         """Estimated and actual loads of all edges, in order of time."""
         found = []
         for name in self.plan.edges:
-            balancer = self.balancing(name).balancer
-            assert isinstance(balancer, Balancer)
-            found += [(name, each) for each in balancer.estimates]
+            found += [(name, each) for each in self._balancer(name).estimates]
         return sorted(found, key=lambda each: each[1].at_ms)
 
     def counts(self, what: str) -> int:
-        """The sum of a counter over all balancers."""
-        return sum(self.balancing(name).balancer.counts.get(what, 0) for name in self.world.brokers)
+        """The sum of a counter over all balancers and heads."""
+        return sum(part.counts.get(what, 0) for name in self.world.brokers for part in self.balancing(name).parts)
+
+    def _balancer(self, name: str) -> Balancer:
+        found = self.balancing(name).balancer
+        assert found is not None
+        return found
 
     def _core(self, name: str) -> Broker:
         core = self.world.broker(name).core
@@ -282,22 +302,26 @@ class BalancingOverlay:
         return core
 
     def _sample(self) -> Sample:
-        edges = {name: self.balancing(name) for name in self.plan.edges}
-        loads = {name: each.balancer.load for name, each in edges.items()}
+        edges = {name: self._balancer(name) for name in self.plan.edges}
+        loads = {name: each.load for name, each in edges.items()}
         subscribers = dict.fromkeys(self.plan.edges, 0)
         for member in self.members:
             if member.current is not None:
                 subscribers[member.current.broker.name] += 1
+        publishers = dict.fromkeys(self.world.brokers, 0)
+        for each in self.publishers:
+            publishers[each.client.place] += 1
         return Sample(
             self.now_s,
             loads,
             subscribers,
+            publishers,
             self._delays(),
             self._messages(),
             self._control(),
             self.counts("sessions"),
             sum(member.moves for member in self.members),
-            {name: each.balancer.standing.state.value for name, each in edges.items()},
+            {name: each.standing.state.value for name, each in edges.items()},
         )
 
     def _delays(self) -> dict[str, float]:
@@ -323,19 +347,25 @@ class BalancingOverlay:
     def verdict(self) -> BalancingVerdict:
         """Compare what every subscriber got with what it is owed from its starting position on."""
         found, index = BalancingVerdict(), MatchIndex()
-        owed: list[list[int]] = [[] for _ in self.members]
         for number, member in enumerate(self.members):
             index.add(number, Selector.parse(member.selector))
-        starts = np.array([member.starts.get(_PUBEND, 2**63) for member in self.members], np.uint64)
-        for _, tick, body in self._journal:
+        for pubend in [each for names in self._pubends.values() for each in names]:
+            self._judge(pubend, index, found)
+        return found
+
+    def _judge(self, pubend: str, index: MatchIndex, found: BalancingVerdict) -> None:
+        owed: list[list[int]] = [[] for _ in self.members]
+        starts = np.array([member.starts.get(pubend, 2**63) for member in self.members], np.uint64)
+        for name, tick, body in self._journal:
+            if name != pubend:
+                continue
             for number in index.find(decode_attributes(body)).ids().tolist():
                 if tick >= starts[number]:
                     owed[number].append(tick)
         for member, expected in zip(self.members, owed, strict=True):
-            got = np.array(member.ticks.get(_PUBEND, ()), np.uint64)
+            got = np.array(member.ticks.get(pubend, ()), np.uint64)
             found.deliveries += len(got)
             unique = np.unique(got)
             found.duplicated += len(got) - len(unique)
             found.reordered += int((got[1:] <= got[:-1]).sum()) if len(got) > 1 else 0
             found.lost += len(np.setdiff1d(np.array(expected, np.uint64), unique, assume_unique=True))
-        return found

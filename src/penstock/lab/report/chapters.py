@@ -56,6 +56,15 @@ _GROUND: Final = Chapter(
         Entry("matching-scale", is_timed=True),
         Entry("delivery-chaos", {**_EXACTLY_ONCE, "wrongly_filtered": exactly(0), "unconverged": exactly(0)}),
         Entry("delivery-kill9", _EXACTLY_ONCE, is_live=True),
+        Entry(
+            "work-kill9",
+            {
+                **{name: exactly(0) for name in ("lost", "doubled", "left", "unanswered")},
+                "kills_at_work": at_least(3),
+                "share": at_least(0.9),
+            },
+            is_live=True,
+        ),
         Entry("archive-kill9", {"lost": exactly(0), "duplicated": exactly(0)}, is_live=True),
         Entry("sink-kill9", {"lost": exactly(0), "duplicated": exactly(0)}, is_live=True),
     ),
@@ -180,6 +189,17 @@ _PADRES: Final = Chapter(
         Entry("balancing-global", {"converged_s": at_most(4_500), "reconverged_s": at_most(9_900), **_EXACTLY_ONCE}),
         Entry(
             "balancing-clusters", {"delay_8_clusters_ms": between(0.9, 1.1, of="delay_4_clusters_ms"), **_EXACTLY_ONCE}
+        ),
+        Entry(
+            "balancing-publishers",
+            {
+                **{f"max_difference_end_{each}": at_most(0.1) for each in ("input", "output", "delay")},
+                "reconverged_s": at_most(3_999),
+                "oscillations": exactly(0),
+                "unacknowledged": exactly(0),
+                "given_up": exactly(0),
+                **_EXACTLY_ONCE,
+            },
         ),
         Entry("balancing-live", _EXACTLY_ONCE, is_live=True),
     ),

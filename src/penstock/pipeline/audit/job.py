@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import MisuseError
+from penstock.model.expiry import EXPIRES
 from penstock.model.message_id import MessageId
 from penstock.model.reporting import QuietReporter, Reporter
 from penstock.pipeline.audit.explaining import duplicates, explain, finding_row
@@ -125,13 +126,15 @@ def judged(
             counts: Counter[tuple[Judgement, str]] = Counter()
             rows: list[dict[str, Any]] = []
             for row in batch.to_pylist():
+                attributes = dict(row["attributes"] or ())
                 seen = Seen(
                     row["tick"],
                     row["pubend"],
-                    subscribers.matching(dict(row["attributes"] or ())),
+                    subscribers.matching(attributes),
                     [receivers[each] for each in row["receivers"]],
                     doubts.get(row["way"], frozenset()),
                     row["id_low"] % 2**64 >> _TICK_BITS,
+                    EXPIRES in attributes,
                 )
                 for finding in judge(seen, subscribers):
                     counts[finding.judgement, finding.subscriber] += 1

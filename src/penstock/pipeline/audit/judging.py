@@ -24,6 +24,8 @@ class Judgement(StrEnum):
     """Expected, but not acknowledged yet."""
     IN_GAP = "in-gap"
     """Acknowledged, but records that might show the delivery are missing, and declared so."""
+    EXPIRED = "expired"
+    """Acknowledged and not on record, but the message had a lifetime, which may have been over."""
     LOST = "lost"
     """Acknowledged, but complete records do not show the delivery."""
     DUPLICATED = "duplicated"
@@ -48,6 +50,8 @@ class Seen:
     """Brokers whose records may be incomplete."""
     published_ms: int = 0
     """The time in the message's identifier."""
+    expires: bool = False
+    """Whether the message has a lifetime."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,5 +95,7 @@ def _expected(each: Audited, seen: Seen, brokers: Sequence[str], slack_ms: int) 
     if brokers:
         return Finding(Judgement.DELIVERED, each.name, tuple(brokers))
     hosts = each.hosts()
+    if seen.expires:
+        return Finding(Judgement.EXPIRED, each.name, tuple(sorted(hosts)))
     judgement = Judgement.IN_GAP if hosts & seen.doubtful else Judgement.LOST
     return Finding(judgement, each.name, tuple(sorted(hosts)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from penstock.model.errors import MisuseError
+from penstock.model.expiry import EXPIRES
 from penstock.model.reporting import Reporter
 from penstock.model.values import RESERVED_PREFIX
 from penstock.pipeline.lake import LakeReader
@@ -79,7 +80,8 @@ def current(subscriptions: DataFrame, *, with_ended: bool = False) -> DataFrame:
 
 def publications(table: DataFrame, span: TimeSpan) -> DataFrame:
     """The archived messages of a time span; excludes the system's own, as PRESS does."""
-    of_applications = f"NOT exists(map_keys(attributes), name -> startswith(name, '{RESERVED_PREFIX}'))"
+    is_reserved = f"startswith(name, '{RESERVED_PREFIX}') AND name <> '{EXPIRES}'"
+    of_applications = f"NOT exists(map_keys(attributes), name -> {is_reserved})"
     return span.narrowed(table, "tick", ticks=True).where(of_applications)
 
 

@@ -2,18 +2,22 @@
 
 1. The journal names the files of the batch: it is **committed**. After a kill before this, nothing has happened; Spark
    replays the batch.
-2. Its rows are published under their numbers. After a kill here, the next run publishes the rest; the broker
-   deduplicates rows by writer and number.
+2. Its rows are published under their numbers, which count for each pubend. After a kill here, the next run publishes
+   the rest; a pubend deduplicates rows by writer and number.
 3. The journal says that the batch is settled, and its files are deleted. Spark may replay it: a batch whose number is
    not above the last is skipped.
 
-The broker remembers a writer's last number for a day after its last message. Rows in flight longer ago than that might
+A batch is committed only when a broker is connected that knows all its pubends: a row for a pubend that does not exist
+could never be published, and would block everything behind it.
+
+A pubend remembers a writer's last number for a day after its last message. Rows in flight longer ago than that might
 be duplicated: they are refused, unless the user decides otherwise.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from hashlib import blake2b
@@ -22,13 +26,20 @@ from typing import Final, Protocol
 
 import msgspec
 
-from penstock.model.message import Message
 from penstock.pipeline.lake.errors import LakeBusyError
 from penstock.pipeline.lake.files import LocalFiles
 from penstock.pipeline.sink.errors import SinkError, SinkOptionError
-from penstock.pipeline.sink.journal import NAMES_MAX, CountedBatch, SinkJournal, load_journal, save_journal
+from penstock.pipeline.sink.journal import (
+    NAMES_MAX,
+    CountedBatch,
+    SinkJournal,
+    load_journal,
+    read_journal,
+    save_journal,
+)
 from penstock.pipeline.sink.options import Forgotten
-from penstock.pipeline.sink.staging import Staged, StagedRows, read_rows
+from penstock.pipeline.sink.publishing import Writer
+from penstock.pipeline.sink.staging import Row, Staged, StagedRows, read_rows
 
 __all__ = ["BATCH_FOLDER", "REMEMBERED_MS", "STREAM_FOLDER", "Committer", "Publishing", "identity_of"]
 
@@ -43,17 +54,17 @@ _LOCK_PAUSE_S: Final = 0.1
 
 
 class Publishing(Protocol):
-    """A connection to the broker of the pubend, under the writer's identity."""
+    """A connection to a broker of the overlay, under the writer's identity."""
 
     overlay: str
 
-    def publish(self, messages: Sequence[Message]) -> None:
-        """Publish messages under the next numbers; returns once the broker has them durably."""
+    def publish(self, rows: Sequence[Row]) -> None:
+        """Publish rows under the next numbers of their pubends; returns once all are durable."""
         ...
 
 
-Opening = Callable[[bytes, int], AbstractContextManager[Publishing]]
-"""Connects as a publisher that has already published this many messages."""
+Opening = Callable[[Writer], AbstractContextManager[Publishing]]
+"""Connects as a writer, to a broker that knows all its pubends."""
 
 
 class Committer:
@@ -78,10 +89,8 @@ class Committer:
         with self._locked():
             journal = self._published(self._of_query(load_journal(self._files, self._pubend), query))
             if number > journal.stream:
-                batch = self._counted(journal, staged, CountedBatch(number=number))
-                self._publish(
-                    msgspec.structs.replace(journal, query=query or journal.query, stream=number, batch=batch)
-                )
+                counted = self._counted(journal, staged, CountedBatch(number=number))
+                self._publish(msgspec.structs.replace(counted, query=query or journal.query, stream=number))
             # Any task of this stream that still runs is one that nobody waits for.
             self._files.clear(STREAM_FOLDER)
 
@@ -90,14 +99,18 @@ class Committer:
         with self._locked():
             journal = self._published(load_journal(self._files, self._pubend))
             if not name or name not in journal.names:
-                batch = self._counted(journal, staged, CountedBatch(name=name))
+                counted = self._counted(journal, staged, CountedBatch(name=name))
                 names = (*journal.names, name)[-NAMES_MAX:] if name else journal.names
-                self._publish(msgspec.structs.replace(journal, batch=batch, names=names))
+                self._publish(msgspec.structs.replace(counted, names=names))
             self.discard(staged)
 
     def discard(self, staged: Sequence[Staged]) -> None:
-        """Delete files that will never be committed."""
+        """Delete files, except those of a committed batch that is not published yet, which Spark may abort as well."""
+        journal = read_journal(self._files)
+        needed = set() if journal is None or journal.batch.is_settled else {file.path for file in journal.batch.files}
         for each in staged:
+            if each.file.path in needed:
+                continue
             with suppress(OSError):
                 (self._files.root / each.file.path).unlink()
 
@@ -110,13 +123,14 @@ class Committer:
             )
         return journal
 
-    def _counted(self, journal: SinkJournal, staged: Sequence[Staged], batch: CountedBatch) -> CountedBatch:
-        """Fill in a batch's files and numbers."""
+    def _counted(self, journal: SinkJournal, staged: Sequence[Staged], batch: CountedBatch) -> SinkJournal:
+        """The journal with a new batch, whose files and number of rows are filled in."""
         files = tuple(each.file for each in staged if each.file.rows)
         self._files.sync_names([each.path for each in files])
-        before = journal.batch
-        rows, first = sum(each.rows for each in files), before.first + before.rows
-        return msgspec.structs.replace(batch, first=first, rows=rows, touched_ms=self._now_ms(), files=files)
+        rows = sum(each.rows for each in files)
+        counted = msgspec.structs.replace(batch, rows=rows, touched_ms=self._now_ms(), files=files)
+        published = Counter(journal.published) + _rows_by_pubend(journal.batch.files)
+        return msgspec.structs.replace(journal, batch=counted, published=dict(published))
 
     def _published(self, journal: SinkJournal) -> SinkJournal:
         """Publish the rest of a committed batch that an earlier run left unsettled."""
@@ -136,24 +150,22 @@ class Committer:
     def _publish(self, journal: SinkJournal) -> SinkJournal:
         """Commit the batch, and publish its rows that are not settled."""
         batch = journal.batch
-        journal = save_journal(self._files, journal)
         if batch.is_settled:
-            return journal
-        identity, published = identity_of(journal), batch.first + batch.settled - 1
-        with self._opening(identity, published) as publishing:
-            if journal.overlay and journal.overlay != publishing.overlay:
-                raise SinkOptionError(
-                    f"the staging folder {self._files.root} is of overlay {journal.overlay!r}, "
-                    f"not of {publishing.overlay!r}"
-                )
-            journal = msgspec.structs.replace(journal, overlay=publishing.overlay)
-            journal = self._send(journal, publishing)
+            return save_journal(self._files, journal)
+        rows = self._rows(batch.files)
+        settled = Counter(row.pubend for row in islice(rows, batch.settled))
+        left = _rows_by_pubend(batch.files) - settled
+        published = {pubend: journal.published.get(pubend, 0) + settled[pubend] for pubend in left}
+        with self._opening(Writer(identity_of(journal), journal.overlay, published)) as publishing:
+            journal = save_journal(self._files, msgspec.structs.replace(journal, overlay=publishing.overlay))
+            journal = self._send(journal, rows, publishing)
         return save_journal(self._files, journal)
 
-    def _send(self, journal: SinkJournal, publishing: Publishing) -> SinkJournal:
+    def _send(self, journal: SinkJournal, rows: Iterator[Row], publishing: Publishing) -> SinkJournal:
+        """Publish the rows that are left of the batch, and note the progress now and then."""
         batch, noted_ms = journal.batch, self._now_ms()
         settled = batch.settled
-        for chunk in _chunks(self._rows(batch.files), skip=settled):
+        for chunk in _chunks(rows):
             publishing.publish(chunk)
             settled += len(chunk)
             now_ms = self._now_ms()
@@ -163,7 +175,7 @@ class Committer:
                 journal, noted_ms = save_journal(self._files, journal), now_ms
         return journal
 
-    def _rows(self, files: Sequence[StagedRows]) -> Iterator[Message]:
+    def _rows(self, files: Sequence[StagedRows]) -> Iterator[Row]:
         for each in files:
             yield from read_rows(self._files.root, each)
 
@@ -184,22 +196,30 @@ class Committer:
 
 
 def identity_of(journal: SinkJournal) -> bytes:
-    """The identity under which the broker knows a writer."""
+    """The identity under which pubends know a writer."""
     return blake2b(f"{journal.writer}/{journal.pubend}".encode(), digest_size=16).digest()
 
 
-def _chunks(messages: Iterator[Message], *, skip: int) -> Iterator[list[Message]]:
-    """Skip the first messages, and split the rest into chunks that fit one frame."""
-    chunk: list[Message] = []
+def _rows_by_pubend(files: Sequence[StagedRows]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for each in files:
+        found.update(each.pubends)
+    return found
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Split rows into chunks that fit one frame."""
+    chunk: list[Row] = []
     size = 0
-    for message in islice(messages, skip, None):
+    for row in rows:
+        message = row.message
         size_next = len(message.payload) + sum(
             len(name) + len(str(value)) for name, value in message.attributes.items()
         )
         if chunk and (len(chunk) >= _CHUNK_ROWS or size + size_next > _CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
-        chunk.append(message)
+        chunk.append(row)
         size += size_next
     if chunk:
         yield chunk

@@ -26,7 +26,8 @@ _CONNECTING: Final = (
 )
 SINK_OPTIONS: Final[Mapping[str, str]] = {
     **{name: OPTIONS[name] for name in _CONNECTING},
-    "pubend": "the guaranteed pubend to publish to, which one of the brokers must have",
+    "pubend": "the guaranteed pubend to publish to; any broker of its overlay will do",
+    "pubendColumn": "string column with the pubend of each row; where it is null, option pubend counts",
     "staging": "folder for rows until they are published; on every machine of the job, kept between runs",
     "batch": "name of a batch write: under one name rows are published once, however often it is tried",
     "contentType": "what the payload is, for example application/json",
@@ -46,10 +47,12 @@ class SinkOptions:
 
     connecting: Connecting
     pubend: str
+    """Empty if a column names the pubend of every row."""
     staging: str
     batch: str = ""
     content_type: str = ""
     forgotten: Forgotten = "fail"
+    pubend_column: str = ""
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -62,13 +65,19 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     batch = values.get("batch", "").strip()
     if len(batch) > _NAME_CHARS_MAX:
         raise SinkOptionError(f"option batch has {len(batch)} characters; a name has at most {_NAME_CHARS_MAX}")
+    pubend_column = values.get("pubendColumn", "").strip()
+    if pubend_column:
+        pubend = values.get("pubend", "").strip()
+    else:
+        pubend = _required(values, "pubend", "the pubend to publish to, unless pubendColumn names it")
     return SinkOptions(
         connecting,
-        _required(values, "pubend", "the pubend to publish to"),
+        pubend,
         _required(values, "staging", "a folder that all machines of the job have"),
         batch=batch,
         content_type=values.get("contentType", "").strip(),
         forgotten=cast("Forgotten", forgotten),
+        pubend_column=pubend_column,
     )
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 from uuid import uuid4
 from zlib import crc32
 
@@ -23,13 +23,34 @@ from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.pipeline.sink.errors import SinkError
 
-__all__ = ["Staged", "StagedRows", "read_rows", "told", "write_rows"]
+__all__ = ["Row", "Staged", "StagedRows", "read_rows", "told", "write_rows"]
 
 _LENGTH_BYTES: Final = 4
 _BLOCK_BYTES: Final = 1024 * 1024
+_PUBENDS_MAX: Final = 10_000
+"""An overlay has no more pubends than this: a column with more names in it holds something else."""
 _NOBODY: Final = MessageId(0, 0, 0, 0)
+
+
+class Row(NamedTuple):
+    """A message, and the pubend to publish it to."""
+
+    pubend: str
+    message: Message
+
+
+class _Encoded(msgspec.Struct, array_like=True):
+    """A row as it is on disk."""
+
+    attributes: dict[str, str | int | float | bool | None]
+    payload: bytes
+    content_type: str
+    pubend: str = ""
+    """Empty in rows that were staged when a journal had one pubend."""
+
+
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(tuple[dict[str, str | int | float | bool | None], bytes, str]).decode
+_decode: Final = msgspec.msgpack.Decoder(_Encoded).decode
 
 
 class StagedRows(msgspec.Struct, frozen=True):
@@ -40,6 +61,8 @@ class StagedRows(msgspec.Struct, frozen=True):
     rows: int
     size: int
     crc: int
+    pubends: dict[str, int] = {}
+    """How many of the rows go to each pubend."""
 
 
 @dataclass
@@ -50,32 +73,36 @@ class Staged(WriterCommitMessage):
     query: str = ""
 
 
-def write_rows(messages: Iterable[Message], root: Path, folder: str) -> StagedRows:
-    """Write messages to a new file, which is durable when this returns."""
+def write_rows(rows: Iterable[Row], root: Path, folder: str) -> StagedRows:
+    """Write rows to a new file, which is durable when this returns."""
     path = f"{folder}/{uuid4().hex}.rows"
     target = root / path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
-            rows, size, crc = _written(messages, file)
+            size, crc, pubends = _written(rows, file)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         raise SinkError(f"rows cannot be staged: {target}: {error.strerror}") from None
-    return StagedRows(path, rows, size, crc)
+    return StagedRows(path, sum(pubends.values()), size, crc, pubends)
 
 
-def _written(messages: Iterable[Message], file: IO[bytes]) -> tuple[int, int, int]:
-    """Write messages to a file; returns their number, size and checksum."""
-    rows = size = crc = 0
-    for message in messages:
-        row = _encode((dict(message.attributes), message.payload, message.content_type))
+def _written(rows: Iterable[Row], file: IO[bytes]) -> tuple[int, int, dict[str, int]]:
+    """Write rows to a file; returns their size and checksum, and how many go to each pubend."""
+    size = crc = 0
+    pubends: dict[str, int] = {}
+    for pubend, message in rows:
+        row = _encode((dict(message.attributes), message.payload, message.content_type, pubend))
         if len(row) > ATTRIBUTES_BYTES_MAX:
             _check_attributes(message)
+        pubends[pubend] = pubends.get(pubend, 0) + 1
+        if len(pubends) > _PUBENDS_MAX:
+            raise SinkError(f"the rows name more than {_PUBENDS_MAX:,} pubends, and no overlay has that many")
         data = len(row).to_bytes(_LENGTH_BYTES) + row
         file.write(data)
-        rows, size, crc = rows + 1, size + len(data), crc32(data, crc)
-    return rows, size, crc
+        size, crc = size + len(data), crc32(data, crc)
+    return size, crc, pubends
 
 
 def _check_attributes(message: Message) -> None:
@@ -86,17 +113,19 @@ def _check_attributes(message: Message) -> None:
         raise SinkError(f"a row is too large for a message: {error}") from None
 
 
-def read_rows(root: Path, staged: StagedRows) -> Iterator[Message]:
-    """Yield the messages of a file; raises ``SinkError`` before the first one if the file was altered."""
+def read_rows(root: Path, staged: StagedRows) -> Iterator[Row]:
+    """Yield the rows of a file; raises ``SinkError`` before the first one if the file was altered."""
     place = root / staged.path
+    # Of rows that name no pubend, a whole file goes to the same one.
+    only = next(iter(staged.pubends), "")
     try:
         with place.open("rb") as file:
             if _sums(file) != (staged.size, staged.crc):
                 raise SinkError(f"staged rows are damaged: {place} is not as it was written")
             file.seek(0)
             while head := file.read(_LENGTH_BYTES):
-                attributes, payload, content_type = _decode(file.read(int.from_bytes(head)))
-                yield Message(attributes, payload, content_type)
+                row = _decode(file.read(int.from_bytes(head)))
+                yield Row(row.pubend or only, Message(row.attributes, row.payload, row.content_type))
     except OSError as error:
         raise SinkError(f"staged rows cannot be read: {place}: {error.strerror}") from None
 

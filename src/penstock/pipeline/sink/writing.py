@@ -18,7 +18,7 @@ from penstock.pipeline.lake.files import LocalFiles, files_at
 from penstock.pipeline.sink.committing import BATCH_FOLDER, STREAM_FOLDER, Committer, Publishing
 from penstock.pipeline.sink.errors import SinkOptionError
 from penstock.pipeline.sink.options import SinkOptions, parse_sink_options
-from penstock.pipeline.sink.publishing import publishing_at
+from penstock.pipeline.sink.publishing import Writer, publishing_at
 from penstock.pipeline.sink.rows import RowReader
 from penstock.pipeline.sink.staging import Staged, told, write_rows
 from penstock.pipeline.source.errors import readable
@@ -45,7 +45,7 @@ class PenstockWriter(DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        self._options, self._rows = options, RowReader(schema, options.content_type)
+        self._options, self._rows = options, _reader(options, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""
@@ -68,7 +68,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         if options.batch:
             raise SinkOptionError("option batch is for batch writes: a stream has numbers of its own")
-        self._options, self._rows = options, RowReader(schema, options.content_type)
+        self._options, self._rows = options, _reader(options, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of one task."""
@@ -85,18 +85,22 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
             _committer(self._options).discard(told(messages))
 
 
-def _staged(options: SinkOptions, rows: RowReader, batches: Iterator[Any], folder: str) -> Staged:
+def _reader(options: SinkOptions, schema: StructType) -> RowReader:
+    return RowReader(schema, options.content_type, pubend=options.pubend, pubend_column=options.pubend_column)
+
+
+def _staged(options: SinkOptions, reader: RowReader, batches: Iterator[Any], folder: str) -> Staged:
     context = TaskContext.get()
     query = context.getLocalProperty(_QUERY) if context is not None else None
     with readable():
         files = _files(options)
-        messages = (message for batch in batches for message in rows.messages(batch))
-        return Staged(write_rows(messages, files.root, folder), query or "")
+        rows = (row for batch in batches for row in reader.rows(batch))
+        return Staged(write_rows(rows, files.root, folder), query or "")
 
 
 def _committer(options: SinkOptions) -> Committer:
-    def opening(identity: bytes, published: int) -> AbstractContextManager[Publishing]:
-        return publishing_at(options.connecting, options.pubend, identity, published)
+    def opening(writer: Writer) -> AbstractContextManager[Publishing]:
+        return publishing_at(options.connecting, writer)
 
     lock_s = options.connecting.retry_ms / 1000
     return Committer(_files(options), options.pubend, opening, forgotten=options.forgotten, lock_s=lock_s)

@@ -89,7 +89,8 @@ def _open(connecting: Connecting) -> SyncClient:
 
 
 def _client(connecting: Connecting) -> SyncClient:
-    settings = ClientSettings(connect_ms=connecting.connect_ms, give_up_ms=connecting.retry_ms)
+    # It is tried again by the caller, which may read another token then.
+    settings = ClientSettings(connect_ms=connecting.connect_ms, connect_timeout_ms=0, give_up_ms=connecting.retry_ms)
     token, context = read_token(connecting), tls_context(connecting)
     return SyncClient(connect(connecting.broker, token=token, tls=context, settings=settings))
 

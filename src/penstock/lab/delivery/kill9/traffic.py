@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Final, TypeAlias
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from penstock.client.client import Client, connect
 from penstock.client.subscription import Subscription
 from penstock.lab.delivery.kill9.oracle import DeliveryVerdict, Ledger, Reading, judge
-from penstock.lab.delivery.kill9.plan import HOSTS, PLAN, SELECTORS, SOURCES, draw_quote
+from penstock.lab.delivery.kill9.plan import BROKERS, HOSTS, PLAN, SELECTORS, SOURCES, draw_quote
 from penstock.lab.demo_overlay import DemoOverlay
 from penstock.session.received import Received
 from penstock.session.settings import ClientSettings
@@ -22,8 +22,16 @@ __all__ = ["OnReceived", "Subscriber", "Traffic", "trading"]
 OnReceived: TypeAlias = Callable[[str, str, float], None]
 """Called for a received message with its host, its source, and the time of publication."""
 
-_PUBLISHERS: Final = [(source, pubend) for source in SOURCES for pubend in PLAN.pubends[source]]
-"""One publisher for each pubend."""
+_ANYWHERE: Final = tuple(each for each in BROKERS if each not in SOURCES)
+_PUBLISHERS: Final = [
+    (source, pubend, doors)
+    for source in SOURCES
+    for pubend, doors in zip(PLAN.pubends[source] * 2, ((source,),) * 2 + (_ANYWHERE, BROKERS), strict=True)
+]
+"""Of each pubend its broker, its name, and the brokers where a publisher tries to connect, in turn.
+
+Each pubend has a publisher that stays at its broker, and one that goes wherever it is let in.
+"""
 _SUBSCRIBERS: Final = [(host, selector) for host in HOSTS for selector in SELECTORS]
 _PATIENT: Final = ClientSettings(backoff_max_ms=500, close_ms=1_000)
 _TURN_S: Final = 0.01
@@ -119,8 +127,9 @@ class Traffic:
 
     def describe(self, subscriber: int, publisher: int) -> str:
         """Describe a subscriber and a publisher in words."""
-        (host, selector), (_, pubend) = _SUBSCRIBERS[subscriber], _PUBLISHERS[publisher]
-        return f"subscriber {subscriber} at {host} ({selector}), publisher {publisher} to {pubend}"
+        (host, selector), (_, pubend, doors) = _SUBSCRIBERS[subscriber], _PUBLISHERS[publisher]
+        where = f"publisher {publisher} to {pubend} at {' or '.join(doors)}"
+        return f"subscriber {subscriber} at {host} ({selector}), {where}"
 
     def _acked(self, publisher: int) -> int:
         # Clients number messages as the ledger does, and brokers acknowledge in order; if a message were refused or
@@ -145,17 +154,17 @@ async def trading(overlay: DemoOverlay, on_received: OnReceived) -> AsyncIterato
     At each host, the subscriber to everything reports what it receives.
     """
     ledger = Ledger(len(_PUBLISHERS), [selector for _, selector in _SUBSCRIBERS])
-    pubends = {pubend for _, pubend in _PUBLISHERS}
+    pubends = {pubend for _, pubend, _ in _PUBLISHERS}
     async with AsyncExitStack() as stack:
 
-        async def client(broker: str, name: str) -> Client:
-            made = connect(overlay.url(broker), name=name, settings=_PATIENT)
+        async def client(brokers: Sequence[str], name: str) -> Client:
+            made = connect(",".join(map(overlay.url, brokers)), name=name, settings=_PATIENT)
             await made.open()
             # No flush: messages not acknowledged by now have been judged already.
             stack.push_async_callback(made.close, flush=False)
             return made
 
-        readers = [await client(host, f"subscriber-{number}") for number, (host, _) in enumerate(_SUBSCRIBERS)]
+        readers = [await client([host], f"subscriber-{number}") for number, (host, _) in enumerate(_SUBSCRIBERS)]
         subscribers = []
         for number, (_, selector) in enumerate(_SUBSCRIBERS):
             subscription = readers[number].subscribe(selector)
@@ -165,5 +174,5 @@ async def trading(overlay: DemoOverlay, on_received: OnReceived) -> AsyncIterato
             await each.subscription.ready()
             while not pubends <= each.subscription.starts.keys():
                 await asyncio.sleep(_POLL_S)
-        publishers = [await client(source, f"publisher-{number}") for number, (source, _) in enumerate(_PUBLISHERS)]
+        publishers = [await client(doors, f"publisher-{number}") for number, (*_, doors) in enumerate(_PUBLISHERS)]
         yield Traffic(ledger, publishers, readers, subscribers)

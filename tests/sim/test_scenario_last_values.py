@@ -1,0 +1,94 @@
+"""A simulated subscriber that begins with the last values misses nothing, whatever brokers do meanwhile."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+import pytest
+
+from penstock.model.body import decode_attributes
+from penstock.model.values import AttributeValue
+from penstock.sim.client import SimClient
+from penstock.sim.world import World
+
+LINKS = [("b1", "b2"), ("b2", "b3"), ("b3", "b4")]
+PUBENDS = ("b1-pubend", "b2-pubend", "b4-pubend")
+SYMBOLS = ("ACME", "BOLT", "CORK", "DUNE", None)
+MESSAGES = 400
+SPAN_MS = 12_000
+
+
+def trading(seed: int) -> tuple[World, Random]:
+    """An overlay with publishers at every broker, that trade while brokers crash."""
+    world = World(seed)
+    chance = Random(seed)
+    world.add_overlay(LINKS, guaranteed=True, latency_us=3_000, settings={"retain_ms": 10**9})
+    for broker in world.brokers.values():
+        broker.disk.journal = []
+    publishers = [world.add_client(f"pub-{name}", name) for name in world.brokers]
+    assert world.run_until_ready()
+    for number in range(MESSAGES):
+        symbol = chance.choice(SYMBOLS)
+        attributes: dict[str, AttributeValue] = {"number": number}
+        if symbol is not None:
+            attributes["symbol"] = symbol
+        # Large enough for logs that are read in several parts.
+        publish = partial(chance.choice(publishers).publish, attributes, bytes(6_000), chance.choice(PUBENDS))
+        world.clock.after(chance.randrange(SPAN_MS * 1_000), publish)
+    for _ in range(chance.randrange(1, 6)):
+        at_us = chance.randrange(SPAN_MS * 1_000)
+        world.clock.after(at_us, partial(blow, world, chance.choice(list(world.brokers)), chance.randrange(50, 3_000)))
+    return world, chance
+
+
+def blow(world: World, name: str, down_ms: int) -> None:
+    if world.broker(name).is_up:
+        world.crash(name, loud=down_ms % 2 == 0)
+        world.clock.after(down_ms * 1_000, partial(world.restart, name))
+
+
+def judged(world: World, client: SimClient, number: int) -> tuple[int, int]:
+    """Checks what a subscription got; returns how many last values, and how many messages after them."""
+    record = client.subscriptions[number]
+    starts = {pubend: start.tick for pubend, start in record.starts.items()}
+    durable = {
+        (tick, pubend): decode_attributes(body)
+        for broker in world.brokers.values()
+        for pubend, tick, body in broker.disk.journal or ()
+        if "number" in decode_attributes(body)
+    }
+    newest: dict[object, tuple[int, str]] = {}
+    for (tick, pubend), attributes in sorted(durable.items(), key=lambda each: each[0]):
+        if tick < starts[pubend] and "symbol" in attributes:
+            newest[attributes["symbol"]] = (tick, pubend)
+    after = {where for where in durable if where[0] >= starts[where[1]]}
+    got = [(each.tick, each.pubend) for each in client.deliveries if each.subscription == number]
+    values = sorted(newest.values())
+    assert got[: len(values)] == values
+    rest = got[len(values) :]
+    assert len(rest) == len(set(rest))
+    assert set(rest) == after
+    for pubend in starts:
+        ticks = [tick for tick, each in rest if each == pubend]
+        assert ticks == sorted(ticks)
+    assert not client.lost
+    assert not client.witness.breaches
+    return len(values), len(rest)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_newest_of_each_key_comes_first_and_then_everything_after(seed: int) -> None:
+    world, chance = trading(seed)
+    clients = [world.add_client(f"sub-{name}", name) for name in ("b1", "b3")]
+    for client in clients:
+        subscribe = partial(client.subscribe, "", last_by="symbol", otherwise=0)
+        world.clock.after(chance.randrange(SPAN_MS * 1_000), subscribe)
+    world.run_for(SPAN_MS + 3_000)
+    assert world.run_until(lambda: all(client.is_ready for client in world.clients.values()), limit_ms=60_000)
+    assert world.run_until(
+        lambda: not any(each.backlog or each.unsettled for each in world.clients.values()), limit_ms=60_000
+    )
+    world.run_for(20_000)
+    found = [judged(world, client, 1) for client in clients]
+    assert all(sum(each) for each in found)
