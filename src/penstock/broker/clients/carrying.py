@@ -106,7 +106,8 @@ class Carrying:
         start = 0
         while start < len(bodies) and parent is not None:
             end = _cut(bodies, start)
-            if not self._send(parent, source, passage, first + start, bodies[start:end]):
+            part = bodies if end - start == len(bodies) else bodies[start:end]
+            if not self._send(parent, source, passage, first + start, part):
                 break
             start = end
         if start < len(bodies):
@@ -367,6 +368,9 @@ def _passage(source: Source) -> Passage:
 
 def _cut(bodies: list[bytes], start: int) -> int:
     """Where the frame that begins at a place ends."""
+    if not start and sum(map(len, bodies)) <= _FRAME_BYTES:
+        # Nearly always.
+        return len(bodies)
     size = len(bodies[start])
     for end in range(start + 1, len(bodies)):
         size += len(bodies[end])
