@@ -1252,6 +1252,14 @@ MUTANTS: Final = (
         campaign="sharing",
     ),
     Mutant(
+        "joined-told-once",
+        "a member whose first confirmation got lost is never told that it belongs to the group",
+        "broker/pubend/work.py",
+        "if is_new or not frame.has_joined:",
+        "if is_new:",
+        tests=("tests/broker/pubend/test_work.py",),
+    ),
+    Mutant(
         "series-ignored",
         "a host takes the numbers of a restarted pubend for old ones",
         "broker/host/work.py",

@@ -157,6 +157,8 @@ class WorkAsk(Control, tag="workask", frozen=True, array_like=True):
     """The life of the pubend's broker in which the last messages came; 0 if none has."""
     series: Count = 0
     """The series of the last messages in that life."""
+    has_joined: bool = False
+    """Whether the host knows that the member belongs to the group: it asks until it has heard so."""
 
     def __post_init__(self) -> None:
         if not is_client_name(self.client):

@@ -90,6 +90,14 @@ def test_it_asks_every_pubend_for_a_member_and_again_every_second() -> None:
     assert office.host.on_deadline(now_ms=ASK_MS) == first
 
 
+def test_it_says_at_which_pubends_it_knows_that_the_member_belongs() -> None:
+    office = Office()
+    office.join()
+    office.joined("p")
+    asked = office.host.on_deadline(now_ms=ASK_MS)
+    assert [each.has_joined for each in asked if isinstance(each, WorkAsk)] == [True, False]
+
+
 def test_it_asks_only_pubends_that_the_member_wants_and_never_the_one_for_dead_letters() -> None:
     assert [each.pubend for each in Office().join(pubends=("q",))] == ["q"]
     assert [each.pubend for each in Office(dead_letters="p").join()] == ["q"]

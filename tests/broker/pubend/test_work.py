@@ -138,6 +138,16 @@ def test_a_member_is_told_that_it_belongs_to_the_group_when_that_is_durable() ->
     assert pubend.home.on_committed(number, now_ms=NOW_MS) == [WorkJoined("p", "sb", b"a", 1)]
 
 
+def test_a_member_is_told_again_until_its_host_has_heard_it() -> None:
+    pubend = Pubend()
+    pubend.ask()
+    pubend.sync()
+    pubend.ask()
+    assert pubend.sync() == [WorkJoined("p", "sb", b"a", 1)]
+    pubend.ask(has_joined=True)
+    assert pubend.sync() == []
+
+
 def test_nothing_is_handed_out_before_that_is_durable() -> None:
     pubend = Pubend()
     pubend.ask()

@@ -244,6 +244,7 @@ class WorkHost:
             is_owned=seat.is_owned,
             life=life,
             series=series,
+            has_joined=pubend in seat.joined,
         )
 
     def next_deadline(self) -> int | None:

@@ -182,9 +182,11 @@ class WorkHome:
         if member.round != frame.round:
             # An old word.
             return []
+        if is_new or not frame.has_joined:
+            # Also to one that is known: an earlier answer may have got lost.
+            self._answers.append(_joined(frame, ""))
         if is_new:
             # It has come anew: what it was sent before may not have arrived.
-            self._answers.append(_joined(frame, ""))
             self._again.append(_handout(key, frame.member, [*member.held.values()]))
         is_counted = (frame.life, frame.series) == (self._life, member.series)
         received = frame.received if is_counted else 0
