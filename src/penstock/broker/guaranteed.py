@@ -286,14 +286,14 @@ class Guaranteed:
     def take_effects(self, *, now_ms: int) -> list[Effect]:
         """Returns what the shell must make durable and read."""
         effects: list[Effect] = []
-        self.work.finish(now_ms=now_ms)
+        reads = self.work.finish(now_ms=now_ms)
         self._tracker.finish(self._commits)
         commit = self._commits.take()
         if commit is not None:
             effects.append(commit)
             self._share.pause(now_ms=self._tracker.now_ms)
         effects += self._reader.take_effects()
-        effects += self.work.take_effects()
+        effects += reads
         return effects
 
     def _report(self, now_ms: int) -> None:

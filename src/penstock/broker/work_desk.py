@@ -132,6 +132,8 @@ class WorkDesk:
 
     def take_refused(self) -> list[tuple[Seat, str]]:
         """Returns the members that pubends did not take, each with the reason."""
+        if not self._refused:
+            return []
         refused, self._refused = self._refused, []
         return refused
 
@@ -212,23 +214,23 @@ class WorkDesk:
         """A read has ended; returns False if it was not ours."""
         return self.home.on_read(number, messages, last, damaged, now_ms=now_ms)
 
-    def take_effects(self) -> list[ReadLog]:
-        """Returns the reads for the shell."""
-        return self.home.take_effects()
-
     def on_committed(self, number: int, *, values_only: bool, now_ms: int) -> None:
         """Commits up to this number are durable, or only their values: sends what waited for them."""
+        if self.home.is_idle:
+            return
         if not values_only:
             self.home.dead_letters.on_committed(number)
             self.home.bury()
         self._answer(self.home.on_committed(number, now_ms=now_ms))
 
-    def finish(self, *, now_ms: int) -> None:
-        """Does what the turn has led to, before its commit is taken."""
-        if self.home.is_stirred:
-            self._answer(self.home.finish(now_ms=now_ms))
-            if expired := self.home.take_expired():
-                self._router.note_expired(expired)
+    def finish(self, *, now_ms: int) -> list[ReadLog]:
+        """Does what the turn has led to, before its commit is taken; returns the reads for the shell."""
+        if not self.home.is_stirred:
+            return []
+        self._answer(self.home.finish(now_ms=now_ms))
+        if expired := self.home.take_expired():
+            self._router.note_expired(expired)
+        return self.home.take_effects()
 
     def dues(self) -> tuple[Due, ...]:
         """The deadlines of all parts."""

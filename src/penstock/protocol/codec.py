@@ -65,6 +65,7 @@ _NAME_BYTES_MAX: Final = 4 * PEER_NAME_CHARS_MAX
 _PUBLISHER_BYTES_MAX: Final = 32
 _WHOLE: Final = 8
 """Flag in the first byte of a knowledge message, beside its kind: its list of versions is complete."""
+_DATA_FRAMES: Final = (Publish, Carry, Forward, KnowledgeMessage, Horizons, LogAnswer, Handed)
 _encode: Final = msgspec.msgpack.Encoder().encode
 _Versions = Annotated[tuple[tuple[PlainName, Version, Version], ...], msgspec.Meta(max_length=NAMES_MAX)]
 _decode_versions: Final = msgspec.msgpack.Decoder(_Versions).decode
@@ -77,7 +78,7 @@ def encode_frame(frame: Frame) -> bytes:
         if frame.encoded is None:
             frame.encoded = _encode_deliver(frame)
         return frame.encoded
-    if isinstance(frame, Publish | Carry | Forward | KnowledgeMessage | Horizons | LogAnswer | Handed):
+    if isinstance(frame, _DATA_FRAMES):
         if frame.encoded is None:
             frame.encoded = _encode_data(frame)
         return frame.encoded

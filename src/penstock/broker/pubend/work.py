@@ -268,6 +268,8 @@ class WorkHome:
 
     def on_announced(self, knowledge: Knowledge, *, now_ms: int) -> None:
         """Messages of a pubend have become durable: groups that have caught up look at them."""
+        if not self._groups:
+            return
         first, last = knowledge.first, knowledge.last
         decoded = knowledge.decoded
         if decoded is None:
@@ -337,6 +339,11 @@ class WorkHome:
                 self._stir(key)
 
     # --- the end of a turn, and of a commit
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no group, and nothing waits for a commit."""
+        return not self._groups and not self._waiting
 
     def _stir(self, key: _Key) -> None:
         self._stirred[key] = None
