@@ -431,3 +431,19 @@ def test_a_damaged_filter_is_a_gap_and_no_wrong_answer(overlay: Overlay) -> None
     assert {gap.broker: gap.reason for gap in trace.gaps} == {"ib": "damaged"}
     assert trace.receivers == (("sb", "alice"),)
     assert overlay.brokers["ib"].status().tracking.damaged > 0
+
+
+@pytest.mark.parametrize("host", ["pb", "ib", "tb"])
+def test_a_message_of_a_group_is_found_at_the_member_that_was_handed_it(host: str) -> None:
+    overlay = chain("pb", "ib", "sb", "tb", **SLOW)
+    overlay.wait(2_000)
+    worker = overlay.client(host, "worker")
+    worker.say(f.Join(1, "", "g", b"w", 1, "", 30_000, prefetch=2))
+    overlay.wait(2_000)
+    overlay.client("pb", "feed").publish({"number": 1})
+    overlay.wait(2_000)
+    (body,) = [body for each in worker.heard if isinstance(each, f.Handed) for body in each.bodies]
+    trace = ask(overlay, overlay.client("sb", "ops"), body[:16])
+    way = ("pb", "ib", "sb", "tb")
+    assert trace.routed_by == way[: way.index(host) + 1]
+    assert trace.receivers == ((host, "worker"),)

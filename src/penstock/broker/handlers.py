@@ -129,12 +129,16 @@ def work_handlers(work: WorkDesk, router: Router) -> dict[type, Handler]:
     def hear(_: Peer, frame: Any, now_ms: int) -> None:
         work.hear(frame, now_ms=now_ms)
 
+    def hear_handed(peer: Peer, frame: Any, _: int) -> None:
+        work.hear_handed(frame, peer.name)
+
     upward = (f.WorkAsk, f.WorkLeave, f.WorkVerdicts)
-    downward = (f.WorkJoined, f.WorkOutcomes, f.Handed)
+    downward = (f.WorkJoined, f.WorkOutcomes)
     return {
         f.Verdicts: only(PeerKind.CLIENT, lambda peer, frame, now_ms: work.verdicts(peer, frame, now_ms=now_ms)),
         **_all_of(PeerKind.LINK, {kind: _from_host(router, hear) for kind in upward}),
         **_all_of(PeerKind.LINK, {kind: _from_pubend(router, hear) for kind in downward}),
+        **_all_of(PeerKind.LINK, {f.Handed: _from_pubend(router, hear_handed)}),
     }
 
 

@@ -19,8 +19,10 @@ from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Register
 from penstock.broker.pubend.work import WorkAnswer, WorkHome
 from penstock.broker.rooms import Rooms
+from penstock.model.body import BODY_BYTES_MIN
 from penstock.model.names import is_durable_name
 from penstock.model.tick import TickRange
+from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import (
     Carried,
     Carry,
@@ -149,6 +151,14 @@ class WorkDesk:
             self._on_question(frame, now_ms)
         else:
             self._on_answer(frame)
+
+    def hear_handed(self, frame: Handed, neighbour: str) -> None:
+        """Messages that a neighbour hands out, to a client here or farther on; that they came this way is recorded."""
+        if frame.bodies and min(map(len, frame.bodies)) < BODY_BYTES_MIN:
+            raise ProtocolError(f"pubend {frame.pubend} hands out a message that is too small to be one")
+        if self._tracker.is_on and frame.bodies:
+            self._tracker.note_routed(frame.bodies, neighbour)
+        self._on_answer(frame)
 
     def _put(self, questions: Iterable[WorkQuestion], now_ms: int) -> None:
         for question in questions:
