@@ -146,14 +146,14 @@ def test_manually_nothing_counts_but_what_the_application_says() -> None:
                 subscription = await client.subscribe("TRUE", durable="app", acknowledge="manual").ready()
                 messages = [await subscription.get() for _ in range(6)]
                 await until(lambda: acknowledged(broker) == 1)
-                subscription.acknowledge(messages[2])
+                subscription.acknowledge_through(messages[2])
                 await until(lambda: acknowledged(broker) == 4)
                 with pytest.raises(MisuseError, match="tick 7 of pubend quotes was not read"):
-                    subscription.acknowledge(Received("quotes", 7, b""))
+                    subscription.acknowledge_through(Received("quotes", 7, b""))
             await until(lambda: broker.peer.is_gone)
             assert acknowledged(broker) == 4
             with pytest.raises(ClientClosedError):
-                subscription.acknowledge()
+                subscription.acknowledge_through()
 
     run(test())
 
@@ -163,11 +163,11 @@ def test_manually_all_that_was_read_can_be_acknowledged_at_once() -> None:
         async with serving() as broker, connect(broker.address, settings=AT_ONCE) as client:
             async with client.subscribe("TRUE", durable="app", acknowledge="manual") as subscription:
                 await subscription.batch(4)
-                subscription.acknowledge()
+                subscription.acknowledge_through()
             assert acknowledged(broker) == 5
             for durable in ("", "app"):
                 with pytest.raises(MisuseError):
-                    client.subscribe("TRUE", durable=durable).acknowledge()
+                    client.subscribe("TRUE", durable=durable).acknowledge_through()
 
     run(test())
 
@@ -303,11 +303,11 @@ def test_a_blocking_reader_acknowledges_manually_what_it_has_read() -> None:
     with broker_in_a_thread(broker), connect_sync(broker.address, settings=AT_ONCE) as client:
         with client.subscribe("TRUE", durable="app", acknowledge="manual") as subscription:
             messages = [subscription.get() for _ in range(7)]
-            subscription.acknowledge(messages[2])
+            subscription.acknowledge_through(messages[2])
         assert acknowledged(broker) == 4
         with client.subscribe("TRUE", durable="app", acknowledge="manual") as subscription:
             messages = [subscription.get() for _ in range(7)]
-            subscription.acknowledge()
+            subscription.acknowledge_through()
         assert broker.peer.of(Acknowledge)[-1] == Acknowledge(((0, 8),), 2)
         broker.answers[Forget] = lambda frame: [Forgotten(frame.number)]
         assert client.forget("app") == ()
@@ -356,7 +356,7 @@ def test_who_died_gets_again_what_was_not_acknowledged_and_nothing_else(tmp_path
             subscription = await victim.subscribe("n >= 0", durable="app", acknowledge="manual").ready()
             await publish(publisher, 0, 10)
             messages = [await subscription.get() for _ in range(8)]
-            subscription.acknowledge(messages[4])
+            subscription.acknowledge_through(messages[4])
             await until(lambda: kept(node) == messages[5].tick)
             await drop(victim)
             await publish(publisher, 10, 15)
@@ -414,7 +414,7 @@ def test_who_comes_later_with_the_same_name_takes_over(tmp_path: Path) -> None:
             first = await one.subscribe("n >= 0", durable="app", acknowledge="manual").ready()
             await publish(publisher, 0, 10)
             messages = [await first.get() for _ in range(4)]
-            first.acknowledge(messages[2])
+            first.acknowledge_through(messages[2])
             await until(lambda: kept(node) == messages[3].tick)
             second = await two.subscribe("n >= 0", durable="app").ready()
             with pytest.raises(TakenOverError, match="'app' was taken over"):

@@ -36,11 +36,11 @@ def test_manually_silence_counts_up_to_the_next_message_that_was_not_acknowledge
     receipts.hold([message(3), message(5), message(8)])
     receipts.settle()
     assert receipts.positions({"p": 20}, [message(15)]) == {"p": 3}
-    receipts.acknowledge(message(5))
+    receipts.acknowledge_through(message(5))
     assert receipts.positions({"p": 20}, [message(15)]) == {"p": 8}
-    receipts.acknowledge(message(3))
+    receipts.acknowledge_through(message(3))
     assert receipts.positions({"p": 20}, [message(15)]) == {"p": 8}, "nothing is taken back"
-    receipts.acknowledge()
+    receipts.acknowledge_through()
     assert receipts.positions({"p": 20}, [message(15)]) == {"p": 15}
     assert receipts.positions({"p": 20}, []) == {"p": 20}
 
@@ -48,9 +48,9 @@ def test_manually_silence_counts_up_to_the_next_message_that_was_not_acknowledge
 def test_all_that_was_read_does_not_include_what_waits_elsewhere() -> None:
     receipts = Receipts(is_manual=True)
     receipts.hold([message(3), message(5), message(1, "q"), message(8)])
-    receipts.acknowledge(waiting=[message(5), message(8)])
+    receipts.acknowledge_through(waiting=[message(5), message(8)])
     assert receipts.positions({"p": 20, "q": 20}, []) == {"p": 5, "q": 20}
-    receipts.acknowledge(waiting=[message(8)])
+    receipts.acknowledge_through(waiting=[message(8)])
     assert receipts.positions({"p": 20, "q": 20}, []) == {"p": 8, "q": 20}
 
 
@@ -59,21 +59,21 @@ def test_what_was_not_read_cannot_be_acknowledged() -> None:
     receipts.hold([message(3)])
     for wrong in (message(4), message(1, "q")):
         with pytest.raises(MisuseError, match=f"tick {wrong.tick} of pubend {wrong.pubend} was not read"):
-            receipts.acknowledge(wrong)
+            receipts.acknowledge_through(wrong)
     with pytest.raises(MisuseError, match="not acknowledged manually"):
-        Receipts(is_manual=False).acknowledge()
+        Receipts(is_manual=False).acknowledge_through()
 
 
 def test_very_many_open_messages_hold_the_position_and_not_the_memory() -> None:
     receipts, count = Receipts(is_manual=True), TICKS_MAX + 1_000
     receipts.hold(message(2 * tick) for tick in range(count))
     last = 2 * TICKS_MAX - 2
-    receipts.acknowledge(message(last))
+    receipts.acknowledge_through(message(last))
     assert receipts.positions({"p": 10**9}, []) == {"p": last + 1}, "what came next is not known any more"
     receipts.hold([message(2 * count)])
-    receipts.acknowledge(message(last + 100))
+    receipts.acknowledge_through(message(last + 100))
     assert receipts.positions({"p": 10**9}, []) == {"p": last + 101}
-    receipts.acknowledge(message(2 * count))
+    receipts.acknowledge_through(message(2 * count))
     assert receipts.positions({"p": 10**9}, []) == {"p": 10**9}
     receipts.hold([message(2 * count + 7)])
     assert receipts.positions({"p": 10**9}, []) == {"p": 2 * count + 7}, "there is room again"
@@ -113,7 +113,7 @@ def test_nothing_is_acknowledged_that_is_not_done_with(
             taken, waiting = taken + waiting[:count], waiting[count:]
         elif is_manual and taken:
             each = data.draw(st.sampled_from(taken))
-            receipts.acknowledge(each)
+            receipts.acknowledge_through(each)
             done |= {other for other in taken if other.pubend == each.pubend and other.tick <= each.tick}
         positions = receipts.positions(arrived, waiting)
         open_messages = [each for each in [*taken, *waiting] if each not in done]
@@ -126,5 +126,5 @@ def test_what_guaranteed_nothing_is_no_matter_of_acknowledgement() -> None:
     receipts = Receipts(is_manual=True)
     message = BestEffortReceived("quotes", 4, b"")
     receipts.hold([message])
-    receipts.acknowledge(message)
+    receipts.acknowledge_through(message)
     assert receipts.positions({"quotes": 9}, [message]) == {"quotes": 9}

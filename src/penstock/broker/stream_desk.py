@@ -24,7 +24,7 @@ from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Register
 from penstock.broker.pubend.work import WorkHome
 from penstock.broker.rooms import Rooms
-from penstock.protocol.frames import DurablesReply, Positions
+from penstock.protocol.frames import DurablesReply, Positions, Settled
 from penstock.protocol.stream_frames import (
     StreamForget,
     StreamForgotten,
@@ -32,12 +32,15 @@ from penstock.protocol.stream_frames import (
     StreamListed,
     StreamOpen,
     StreamOpened,
+    StreamSettle,
+    StreamSettled,
     StreamTaken,
+    Ticks,
 )
 
 __all__ = ["StreamDesk", "StreamFrame"]
 
-StreamFrame: TypeAlias = StreamOpen | StreamForget | StreamList | Answer
+StreamFrame: TypeAlias = StreamOpen | StreamForget | StreamList | StreamSettle | Answer
 """What hosts and pubends say to each other about where subscriptions begin and who owns names."""
 
 _NUMBER_BITS: Final = 30
@@ -112,7 +115,9 @@ class StreamDesk:
                 return self._on_forget(frame, now_ms)
             case StreamList():
                 return self._on_list(frame, now_ms)
-            case StreamOpened() | StreamTaken() | StreamForgotten() | StreamListed():
+            case StreamSettle():
+                return self._on_settle(frame, now_ms)
+            case StreamOpened() | StreamTaken() | StreamForgotten() | StreamListed() | StreamSettled():
                 return self._on_answer(frame, now_ms)
 
     def _on_open(self, frame: StreamOpen, now_ms: int) -> list[Wish]:
@@ -177,6 +182,9 @@ class StreamDesk:
             case StreamListed():
                 self._on_listed(answer)
                 return []
+            case StreamSettled():
+                self._on_settled(answer)
+                return []
 
     def _on_opened(self, frame: StreamOpened, now_ms: int) -> list[Wish]:
         """A pubend says where a subscription begins, or why it cannot."""
@@ -196,6 +204,8 @@ class StreamDesk:
                 name, ownership = subscription.durable, subscription.ownership
                 former, _ = self._edges.on_taken(frame.pubend, name, ownership, subscription.claimant)
                 wishes += self._end(former)
+            if frame.settled:
+                subscription.settled[frame.pubend] = frame.settled
             wishes += self._edges.on_opened(subscription, frame.pubend, frame.tick, now_ms=now_ms)
         return wishes
 
@@ -221,6 +231,35 @@ class StreamDesk:
             # It must not claim anything any more, not even in reply to frames that are on their way.
             self._openings.leave(subscription.key)
         return wishes
+
+    # --- what was acknowledged under durable names, message by message
+
+    def settle(
+        self, pubend: str, subscription: HostSubscription, below: int, ticks: Ticks, *, now_ms: int
+    ) -> list[Wish]:
+        """Tells a pubend what a client has acknowledged; the client repeats what it has no answer to."""
+        name, ownership = subscription.durable, subscription.ownership
+        return self.hear(StreamSettle(pubend, self._name, name, ownership, below, ticks), now_ms=now_ms)
+
+    def _on_settle(self, frame: StreamSettle, now_ms: int) -> list[Wish]:
+        """Takes what a host says was acknowledged, or forwards it."""
+        if frame.pubend in self._logs:
+            return self._answer(self._pubends.settle(frame, now_ms=now_ms), now_ms)
+        self._ways.up(frame.pubend, frame)
+        return []
+
+    def _on_settled(self, frame: StreamSettled) -> None:
+        """A pubend keeps what was acknowledged: tells the client."""
+        edge = self._edges.edges.get(frame.pubend)
+        for hosted in self._edges.durables.values():
+            if edge is not None and (hosted.durable, hosted.ownership) == (frame.durable, frame.ownership):
+                peer = self._connections.peers.get(hosted.connection)
+                if peer is not None:
+                    self._connections.say(peer, Settled(hosted.number, edge.number, frame.below, frame.ticks))
+
+    def finish(self, *, now_ms: int) -> list[Wish]:
+        """Does what the turn has led to, before its commit is taken."""
+        return self._answer(self._pubends.finish(), now_ms)
 
     def on_committed(self, number: int, *, now_ms: int) -> list[Wish]:
         """Commits up to this number are durable: passes on the answers that waited for them."""

@@ -353,7 +353,7 @@ class SimClient:
                 while len(received) > record.lag:
                     last = received.popleft()
                 assert inbox.receipts is not None
-                inbox.receipts.acknowledge(last)
+                inbox.receipts.acknowledge_through(last)
                 self.session.on_moved(inbox)
 
     def _settled(self, frames: Iterator[Frame]) -> Iterator[Frame]:
