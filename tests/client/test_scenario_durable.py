@@ -26,13 +26,15 @@ from penstock.protocol.frames import (
     Frame,
     Horizons,
     Refused,
+    Settle,
+    Settled,
     Subscribe,
     Subscribed,
     Unsubscribe,
 )
 from penstock.session.errors import ClientClosedError, ConnectionFailedError, RefusedError, TakenOverError
 from penstock.session.inbox import Lag
-from penstock.session.received import Received
+from penstock.session.received import BestEffortReceived, Received
 from penstock.session.settings import ClientSettings
 
 AT_ONCE = ClientSettings(backoff_first_ms=1, backoff_max_ms=20, acknowledge_ms=0)
@@ -453,3 +455,123 @@ def test_an_orderly_end_is_the_beginning_of_the_next_life(tmp_path: Path) -> Non
             assert seen == list(range(21))
 
     run(test())
+
+
+def settled(node: BrokerNode) -> int:
+    """How many messages after the position the pubend keeps."""
+    return node.broker.status().guaranteed.pubends["b1.a"].durables["app"].settled
+
+
+def test_a_single_message_is_kept_when_its_acknowledgement_returns(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with broker_with_clients(tmp_path) as (node, url, publisher):
+            victim = await connect(url, settings=QUICK).open()
+            subscription = await victim.subscribe("n >= 0", durable="app", acknowledge="manual").ready()
+            await publish(publisher, 0, 10)
+            messages = [await subscription.get() for _ in range(8)]
+            await subscription.acknowledge(messages[5])
+            await subscription.acknowledge(messages[2])
+            assert settled(node) == 2
+            await subscription.acknowledge(messages[2])
+            await subscription.acknowledge(messages[0])
+            assert kept(node) == messages[1].tick
+            await subscription.acknowledge(messages[0])
+            await subscription.acknowledge_through(messages[3])
+            assert (kept(node), settled(node)) == (messages[4].tick, 1)
+            await drop(victim)
+            async with connect(url, settings=AT_ONCE) as client:
+                again = await client.subscribe("n >= 0", durable="app").ready()
+                assert await numbers(again, 5) == [4, 6, 7, 8, 9]
+                await again.close()
+                assert kept(node) > messages[7].tick, "it passes by what others have done"
+                assert settled(node) == 0
+
+    run(test())
+
+
+def test_many_that_wait_at_once_share_frames(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with broker_with_clients(tmp_path) as (node, url, publisher), connect(url, settings=QUICK) as client:
+            subscription = await client.subscribe("n >= 0", durable="app", acknowledge="manual").ready()
+            await publish(publisher, 0, 300)
+            messages = [await subscription.get() for _ in range(300)]
+            await asyncio.gather(*(acknowledged_soon(subscription, each) for each in reversed(messages)))
+            assert kept(node) > messages[-1].tick
+            assert node.broker.status().counts["settled"] <= 3, "one for all, or one more for those that came late"
+
+    run(test())
+
+
+async def acknowledged_soon(subscription: Subscription, message: Received) -> None:
+    await subscription.acknowledge(message)
+
+
+def test_who_waits_for_what_is_kept_hears_that_the_subscription_ends(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with serving() as broker, connect(broker.address, settings=QUICK) as client:
+            subscription = await client.subscribe("TRUE", durable="app", acknowledge="manual").ready()
+            messages = [await subscription.get() for _ in range(6)]
+            waiting = asyncio.ensure_future(subscription.acknowledge(messages[2]))
+            await until(lambda: broker.peer.of(Settle))
+            assert broker.peer.of(Settle) == [Settle(1, 0, 1, (3,))]
+            broker.peer.send(Refused("subscribe", 1, TAKEN_OVER))
+            with pytest.raises(TakenOverError):
+                await waiting
+            other = await client.subscribe("TRUE", durable="other", acknowledge="manual").ready()
+            waiting = asyncio.ensure_future(other.acknowledge(await other.get()))
+            await asyncio.sleep(0)
+            await other.close()
+            with pytest.raises(ClientClosedError):
+                await waiting
+
+    run(test())
+
+
+def test_a_single_message_counts_without_being_awaited_and_before_the_end() -> None:
+    async def test() -> None:
+        async with serving() as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", durable="app", acknowledge="manual").ready()
+            messages = [await subscription.get() for _ in range(6)]
+            subscription.acknowledge(messages[3])
+            subscription.acknowledge(messages[5])
+            subscription.acknowledge(messages[0])
+            await subscription.close()
+            assert broker.peer.of(Settle)[-1] == Settle(1, 0, 2, (4, 6))
+
+    run(test())
+
+
+def test_only_what_was_read_and_is_known_is_acknowledged() -> None:
+    async def test() -> None:
+        async with serving() as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", durable="app", acknowledge="manual").ready()
+            await subscription.get()
+            with pytest.raises(MisuseError, match="tick 2 of pubend quotes was not read"):
+                subscription.acknowledge(Received("quotes", 2, b""))
+            with pytest.raises(MisuseError, match=r"needs the message; acknowledge_through\(\)"):
+                subscription.acknowledge()
+            for durable in ("", "auto"):
+                other = await client.subscribe("TRUE", durable=durable).ready()
+                with pytest.raises(MisuseError):
+                    other.acknowledge(await other.get())
+            # Nobody keeps anything for it, so there is nothing to wait for.
+            await subscription.acknowledge(BestEffortReceived("quotes", 7, b""))
+
+    run(test())
+
+
+def test_a_blocking_program_waits_until_a_message_is_kept() -> None:
+    broker = serving(100)
+    broker.answers[Settle] = lambda frame: [Settled(frame.number, frame.pubend, frame.below, frame.ticks)]
+    with (
+        broker_in_a_thread(broker),
+        connect_sync(broker.address, settings=QUICK) as client,
+        client.subscribe("TRUE", durable="app", acknowledge="manual") as subscription,
+    ):
+        messages = [subscription.get() for _ in range(7)]
+        subscription.acknowledge(messages[2])
+        assert broker.peer.of(Settle) == [Settle(1, 0, 1, (3,))]
+        subscription.acknowledge(messages[0])
+        assert broker.peer.of(Settle)[1:] == [Settle(1, 0, 2, ())]
+        with pytest.raises(MisuseError, match="needs the message"):
+            subscription.acknowledge()

@@ -244,6 +244,8 @@ class DurableEntry(msgspec.Struct, frozen=True, array_like=True):
     """What it last wanted; cut if it is long, and empty if that is not known."""
     members: Version = -1
     """How many members a group has; -1 for a subscription of one client."""
+    settled: Count = 0
+    """How many messages from its position on are acknowledged one by one."""
 
 
 class StreamListed(Control, tag="listed", frozen=True, array_like=True):

@@ -235,6 +235,7 @@ class PubendDesk:
             is_exact,
             log.bytes_from(named.tick),
             named.selector,
+            settled=len(named.settled),
         )
 
     def move(self, pubend: str, name: str, ownership: int, tick: int, host: str, *, now_ms: int) -> list[Answer]:

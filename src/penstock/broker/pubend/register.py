@@ -204,7 +204,7 @@ class Register:
         """Figures by name, of the subscriptions that may be seen: those furthest behind, if there are many."""
         seen = [(name, each) for name, each in self._names.items() if may_see is None or may_see(name, each.client)]
         furthest = sorted(seen, key=lambda each: each[1].tick)[:_SHOWN_MAX]
-        return {name: DurableStatus(each.tick, each.host, each.client) for name, each in furthest}
+        return {name: DurableStatus(each.tick, each.host, each.client, len(each.settled)) for name, each in furthest}
 
     def _change(self, name: str, named: Named) -> SetValue:
         owner = (named.ownership, named.host)
