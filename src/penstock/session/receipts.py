@@ -147,10 +147,7 @@ class Receipts:
 
     def wait_no_more(self, pubend: str, tick: int) -> None:
         """Nobody waits any more who once did, by ``wait_for``."""
-        awaited = self._taken_of(pubend).awaited
-        awaited[tick] -= 1
-        if not awaited[tick]:
-            del awaited[tick]
+        self._taken_of(pubend).wait_no_more(tick)
 
     def is_kept(self, pubend: str, tick: int) -> bool:
         """Whether a pubend has answered that a message does not come again."""
@@ -321,6 +318,13 @@ class _Taken:
     def is_kept(self, tick: int) -> bool:
         return tick < self._kept_below or tick in self._kept
 
+    def wait_no_more(self, tick: int) -> None:
+        self.awaited[tick] -= 1
+        if not self.awaited[tick]:
+            del self.awaited[tick]
+            if tick < self._below:
+                self._kept.discard(tick)
+
     def say(self, pubend: str, *, now_ms: int) -> Settling | None:
         """What to say to the pubend now, if anything: the first ones, if there are very many."""
         if now_ms >= self.again_ms:
@@ -373,4 +377,5 @@ class _Taken:
             self._acknowledged = max(self._acknowledged, tick + 1)
             self._fresh.pop(tick, None)
             self._said.pop(tick, None)
-            self._kept.discard(tick)
+            if tick not in self.awaited:
+                self._kept.discard(tick)

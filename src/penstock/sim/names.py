@@ -230,7 +230,7 @@ def _kept_again(pubend: str, lives: Sequence[Life]) -> Iterator[Breach]:
                 yield Breach(
                     is_loss=False,
                     what=f"{life.client}: subscription {life.record.number} ({life.record.durable}) got {pubend} "
-                    f"{_tick(tick)}, the acknowledgement of which was kept before it came",
+                    f"{_tick(tick)}, of which the acknowledgement was kept before",
                 )
 
 

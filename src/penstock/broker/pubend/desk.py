@@ -85,7 +85,15 @@ class PubendDesk:
         """Ticks in all answers of this kind that wait."""
         self._durable = 0
         """The last commit whose values are durable."""
-        names = ("opened", "durables_claimed", "durables_taken", "durables_forgotten", "durables_denied", "settled")
+        names = (
+            "opened",
+            "durables_claimed",
+            "durables_taken",
+            "durables_forgotten",
+            "durables_denied",
+            "settled",
+            "settled_told",
+        )
         self.counts = dict.fromkeys(names, 0)
 
     def open(self, frame: StreamOpen, *, now_ms: int) -> tuple[int | None, list[Answer]]:
@@ -129,6 +137,7 @@ class PubendDesk:
         # Also when it asks again, with the same number or a higher one, because the answer got lost.
         is_new = claimed.made_by == (frame.host, frame.ticket)
         settled = tuple(claimed.settled[bisect_left(claimed.settled, tick) :])
+        self.counts["settled_told"] += bool(settled)
         answer = StreamOpened(
             frame.pubend, frame.host, frame.ticket, tick, frame.ownership, is_new=is_new, settled=settled
         )
