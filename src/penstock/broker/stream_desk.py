@@ -238,8 +238,8 @@ class StreamDesk:
         self, pubend: str, subscription: HostSubscription, below: int, ticks: Ticks, *, now_ms: int
     ) -> list[Wish]:
         """Tells a pubend what a client has acknowledged; the client repeats what it has no answer to."""
-        name, ownership = subscription.durable, subscription.ownership
-        return self.hear(StreamSettle(pubend, self._name, name, ownership, below, ticks), now_ms=now_ms)
+        owner = (subscription.durable, subscription.ownership)
+        return self.hear(StreamSettle(pubend, self._name, subscription.key, *owner, below, ticks), now_ms=now_ms)
 
     def _on_settle(self, frame: StreamSettle, now_ms: int) -> list[Wish]:
         """Takes what a host says was acknowledged, or forwards it."""
@@ -250,12 +250,13 @@ class StreamDesk:
 
     def _on_settled(self, frame: StreamSettled) -> None:
         """A pubend keeps what was acknowledged: tells the client."""
-        edge = self._edges.edges.get(frame.pubend)
-        for hosted in self._edges.durables.values():
-            if edge is not None and (hosted.durable, hosted.ownership) == (frame.durable, frame.ownership):
-                peer = self._connections.peers.get(hosted.connection)
-                if peer is not None:
-                    self._connections.say(peer, Settled(hosted.number, edge.number, frame.below, frame.ticks))
+        hosted, edge = self._edges.subscriptions.get(frame.ticket), self._edges.edges.get(frame.pubend)
+        # The key of a subscription that has ended may be another's by now.
+        if hosted is None or edge is None or (hosted.durable, hosted.ownership) != (frame.durable, frame.ownership):
+            return
+        peer = self._connections.peers.get(hosted.connection)
+        if peer is not None:
+            self._connections.say(peer, Settled(hosted.number, edge.number, frame.below, frame.ticks))
 
     def finish(self, *, now_ms: int) -> list[Wish]:
         """Does what the turn has led to, before its commit is taken."""

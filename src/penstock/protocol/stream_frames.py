@@ -150,6 +150,8 @@ class StreamSettle(Control, tag="settlestream", frozen=True, array_like=True):
 
     pubend: PlainName
     host: PlainName
+    ticket: Count
+    """Lets the host match the answer to its request."""
     durable: DurableName
     ownership: Count
     below: PubendTick
@@ -163,6 +165,7 @@ class StreamSettled(Control, tag="streamsettled", frozen=True, array_like=True):
 
     pubend: PlainName
     host: PlainName
+    ticket: Count
     durable: DurableName
     ownership: Count
     below: PubendTick

@@ -548,7 +548,7 @@ def test_after_a_restart_a_name_is_away_until_somebody_speaks_of_it() -> None:
 
 def settle(office: Office, below: int, *ticks: int, ownership: int = 7, host: str = "sb") -> list[Answer]:
     """What is said at once, and at the end of the turn."""
-    frame = StreamSettle("p", host, "D", ownership, below, ticks)
+    frame = StreamSettle("p", host, 3, "D", ownership, below, ticks)
     return office.desk.settle(frame, now_ms=NOW_MS) + office.desk.finish()
 
 
@@ -557,8 +557,8 @@ def test_what_was_acknowledged_is_answered_when_it_is_durable() -> None:
     office.claim(7, tick=OLDEST)
     assert settle(office, OLDEST + 5, OLDEST + 9, OLDEST + 7) == []
     assert settle(office, OLDEST + 5, OLDEST + 9) == [], "again, and it is not durable yet"
-    kept = StreamSettled("p", "sb", "D", 7, OLDEST + 5, (OLDEST + 9, OLDEST + 7))
-    again = StreamSettled("p", "sb", "D", 7, OLDEST + 5, (OLDEST + 9,))
+    kept = StreamSettled("p", "sb", 3, "D", 7, OLDEST + 5, (OLDEST + 9, OLDEST + 7))
+    again = StreamSettled("p", "sb", 3, "D", 7, OLDEST + 5, (OLDEST + 9,))
     assert office.sync() == [kept, again]
     assert settle(office, OLDEST + 5, OLDEST + 9) == [again], "nothing is left to be made durable"
     assert office.commits.take() is None
@@ -586,7 +586,7 @@ def test_only_the_owner_settles_and_only_messages_that_were_sent() -> None:
     assert isinstance(gone, StreamTaken)
     office.claim(9, tick=OLDEST)
     settle(office, LATEST, 2**61, ownership=9)
-    assert office.sync() == [StreamSettled("p", "sb", "D", 9, office.log.last_tick + 1, ())]
+    assert office.sync() == [StreamSettled("p", "sb", 3, "D", 9, office.log.last_tick + 1, ())]
 
 
 def test_a_later_owner_is_told_what_is_done_from_where_it_begins() -> None:

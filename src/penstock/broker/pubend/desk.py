@@ -270,7 +270,7 @@ class PubendDesk:
         assert known is not None
         if self._settled_ticks + len(ticks) < _SETTLED_TICKS_MAX:
             self._settled_ticks += 1 + len(ticks)
-            self._settled.append(StreamSettled(frame.pubend, frame.host, *owner, known.tick, ticks))
+            self._settled.append(StreamSettled(frame.pubend, frame.host, frame.ticket, *owner, known.tick, ticks))
         self.counts["settled"] += 1
         return []
 
