@@ -407,6 +407,21 @@ def test_single_messages_of_what_is_not_durable_or_unknown_are_not_kept(number: 
     assert client.closed is None
 
 
+def test_an_answer_for_a_subscription_that_has_ended_is_told_to_nobody_else() -> None:
+    overlay = line()
+    client = durable(overlay)
+    (hosted,) = overlay.brokers["sb"]._guaranteed.edges.durables.values()
+    ours = ("D", hosted.ownership)
+    for key in range(10):
+        for owner in (("E", hosted.ownership), ("D", hosted.ownership + 1)):
+            overlay.lie("sb", "ib", f.StreamSettled("pb.a", "sb", key, *owner, 5, (5,)))
+        overlay.lie("sb", "ib", f.StreamSettled("pb.b", "sb", key, *ours, 5, (5,)))
+    assert client.settled() == []
+    for key in range(10):
+        overlay.lie("sb", "ib", f.StreamSettled("pb.a", "sb", key, *ours, 5, (7,)))
+    assert client.settled() == [(5, (7,))]
+
+
 def test_nobody_settles_what_its_host_has_not_sent() -> None:
     overlay = line()
     client = durable(overlay)

@@ -37,6 +37,10 @@ def test_who_begins_above_what_was_acknowledged_skips_something() -> None:
     assert len(found(*lives, may_lapse=True)) == 1, "where a log lapses, what is gone is told, and nothing is skipped"
 
 
+def test_what_a_life_acknowledges_as_soon_as_it_begins_is_no_reason_to_begin_there() -> None:
+    assert len(found(life("one", 0, 5, 31, (50, 20)), life("two", 200, 30, 51, (210, 30)))) == 1
+
+
 def test_who_lives_may_go_on_where_it_is() -> None:
     assert found(life("one", 0, 5, 31), life("one", 200, 31, 51, stated=31)) == []
 

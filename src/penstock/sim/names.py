@@ -149,6 +149,7 @@ def _skipped(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Ite
 def _acknowledged(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life], before_us: int) -> int:
     """The highest position that was acknowledged under the name before a time, by its owner at that moment.
 
+    What a life acknowledges at the moment when it is told where it begins follows from that, and says nothing about it.
     This includes lives that were never told where they begin: one that moves learns that from its new broker, and may
     lose the name to its old one before it has settled there.
     """
@@ -157,7 +158,7 @@ def _acknowledged(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life], b
             ack.tick
             for life in lives
             for ack in life.record.acknowledged
-            if ack.pubend == pubend and ack.sent_us <= before_us and not _is_overtaken(life, ack.sent_us, begun)
+            if ack.pubend == pubend and ack.sent_us < before_us and not _is_overtaken(life, ack.sent_us, begun)
         ),
         default=0,
     )
