@@ -265,6 +265,7 @@ MUTANTS: Final = (
         "broker/pubend/desk.py",
         "return self.on_committed(self._durable)",
         "return self.on_committed(self._commits.last)",
+        tests=("tests/broker/pubend/test_desk.py",),
     ),
     Mutant(
         "settled-forgotten-at-restart",
@@ -317,6 +318,22 @@ MUTANTS: Final = (
         "        self._fresh |= self._said\n",
         "        self._kept |= set(self._said)\n",
         tests=("tests/session/test_receipts.py",),
+    ),
+    Mutant(
+        "judge-forgives-what-is-kept",
+        "the judge does not mind that a message comes again of which the acknowledgement was kept",
+        "sim/names.py",
+        "if asked_us and kept[tick] < min(asked_us) <= came_us:",
+        "if asked_us and kept[tick] < min(asked_us) < came_us < kept[tick]:",
+        tests=("tests/sim/test_names.py",),
+    ),
+    Mutant(
+        "judge-believes-newcomers",
+        "the judge believes a life that acknowledges at once where it was told to begin",
+        "sim/names.py",
+        "if ack.pubend == pubend and ack.sent_us < before_us and not",
+        "if ack.pubend == pubend and ack.sent_us <= before_us and not",
+        tests=("tests/sim/test_names.py",),
     ),
     Mutant(
         "forget-keeps",

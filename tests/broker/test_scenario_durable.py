@@ -407,6 +407,35 @@ def test_single_messages_of_what_is_not_durable_or_unknown_are_not_kept(number: 
     assert client.closed is None
 
 
+def test_what_a_client_says_in_one_turn_is_one_frame_and_no_more_than_it_holds() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    numbers = {name: each for said in client.heard if isinstance(said, f.PubendNames) for each, name in said.names}
+    pubend = numbers["pb.a"]
+    many = [f.Settle(1, pubend, kept[1], tuple(range(kept[1] + 1, kept[1] + 900)))] * 2
+    client.say(f.Settle(1, pubend, kept[0], (kept[4],)), f.Settle(1, pubend, kept[1], (kept[2],)), *many)
+    client.say(f.Settle(1, pubend, kept[1], tuple(range(kept[2] + 1, kept[2] + 900))))
+    overlay.wait(500)
+    (first, second) = client.settled()
+    assert (first[0], first[1][:2], len(first[1])) == (kept[1], (kept[4], kept[2]), 901)
+    assert len(second[1]) == 99, "there is no room for more"
+    assert overlay.durables("pb.a")["D"].settled == 1_000
+
+
+def test_what_is_said_just_before_the_end_counts_before_anybody_else_claims_the_name() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    numbers = {name: each for said in client.heard if isinstance(said, f.PubendNames) for each, name in said.names}
+    settle = f.Settle(1, numbers["pb.a"], kept[1], (kept[3],))
+    client.say(settle, f.Unsubscribe(1), f.Subscribe(2, "", durable="D"))
+    overlay.wait(2_000)
+    assert client.settled(2) == [(0, (kept[3],))]
+
+
 def test_an_answer_for_a_subscription_that_has_ended_is_told_to_nobody_else() -> None:
     overlay = line()
     client = durable(overlay)

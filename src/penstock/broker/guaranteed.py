@@ -414,11 +414,11 @@ class Guaranteed:
         """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return self._streams.forgetting(connection, client)
 
-    def on_settle(self, peer: Peer, frame: Settle, *, now_ms: int) -> None:
+    def on_settle(self, peer: Peer, frame: Settle) -> None:
         """A client says what a durable subscription is done with, and wants to hear when that is kept."""
         settling = self.positions.settle(peer, frame)
         if settling is not None:
-            self._carry_out(self._streams.settle(*settling, now_ms=now_ms), now_ms)
+            self._streams.settle(*settling)
 
     def report_durables(self, *, now_ms: int) -> None:
         """Reports the positions of durable subscriptions that have moved."""

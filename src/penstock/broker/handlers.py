@@ -156,7 +156,7 @@ def client_handlers(
             f.Rewound: lambda peer, frame, _: intake.rewound(peer, frame),
             f.Skipped: lambda peer, frame, _: intake.skip(peer, frame),
             f.Acknowledge: lambda peer, frame, _: positions.acknowledge(peer, frame),
-            f.Settle: lambda peer, frame, now_ms: guaranteed.on_settle(peer, frame, now_ms=now_ms),
+            f.Settle: lambda peer, frame, _: guaranteed.on_settle(peer, frame),
             f.Forget: lambda peer, frame, now_ms: desk.forget(peer, frame, now_ms=now_ms),
             f.DurablesRequest: lambda peer, frame, now_ms: desk.list_durables(peer, frame, now_ms=now_ms),
             f.InterestRequest: lambda peer, frame, _: desk.tell_interest(peer, frame),

@@ -24,6 +24,7 @@ from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Register
 from penstock.broker.pubend.work import WorkHome
 from penstock.broker.rooms import Rooms
+from penstock.model.limits import SETTLED_MAX
 from penstock.protocol.frames import DurablesReply, Positions, Settled
 from penstock.protocol.stream_frames import (
     StreamForget,
@@ -78,6 +79,8 @@ class StreamDesk:
         self._reports = 0
         self._passing: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
         """Positions to forward, by pubend, name and host: two hosts may both believe that they own a name."""
+        self._settling: dict[tuple[int, str], tuple[HostSubscription, int, Ticks]] = {}
+        """What clients have acknowledged in this turn: position and single messages, by subscription and pubend."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -234,12 +237,23 @@ class StreamDesk:
 
     # --- what was acknowledged under durable names, message by message
 
-    def settle(
-        self, pubend: str, subscription: HostSubscription, below: int, ticks: Ticks, *, now_ms: int
-    ) -> list[Wish]:
-        """Tells a pubend what a client has acknowledged; the client repeats what it has no answer to."""
-        owner = (subscription.durable, subscription.ownership)
-        return self.hear(StreamSettle(pubend, self._name, subscription.key, *owner, below, ticks), now_ms=now_ms)
+    def settle(self, pubend: str, subscription: HostSubscription, below: int, ticks: Ticks) -> None:
+        """Notes what a client has acknowledged: its pubend is told at the end of the turn, in one frame.
+
+        What exceeds a frame is left out: the client repeats what it has no answer to.
+        """
+        _, known_below, known = self._settling.get((subscription.key, pubend), (subscription, 0, ()))
+        together = tuple(dict.fromkeys((*known, *ticks)))[:SETTLED_MAX]
+        self._settling[subscription.key, pubend] = (subscription, max(below, known_below), together)
+
+    def _tell_settled(self, now_ms: int) -> list[Wish]:
+        """Tells pubends what clients have acknowledged."""
+        settling, self._settling = self._settling, {}
+        wishes: list[Wish] = []
+        for (key, pubend), (subscription, below, ticks) in settling.items():
+            owner = (subscription.durable, subscription.ownership)
+            wishes += self.hear(StreamSettle(pubend, self._name, key, *owner, below, ticks), now_ms=now_ms)
+        return wishes
 
     def _on_settle(self, frame: StreamSettle, now_ms: int) -> list[Wish]:
         """Takes what a host says was acknowledged, or forwards it."""
@@ -260,7 +274,8 @@ class StreamDesk:
 
     def finish(self, *, now_ms: int) -> list[Wish]:
         """Does what the turn has led to, before its commit is taken."""
-        return self._answer(self._pubends.finish(), now_ms)
+        wishes = self._tell_settled(now_ms) if self._settling else []
+        return wishes + self._answer(self._pubends.finish(), now_ms)
 
     def on_committed(self, number: int, *, now_ms: int) -> list[Wish]:
         """Commits up to this number are durable: passes on the answers that waited for them."""
@@ -280,7 +295,8 @@ class StreamDesk:
         self._reports += 1
         if self._reports % _REMARK_EVERY == 0:
             positions.remark()
-        wishes: list[Wish] = []
+        # Before a subscription ends, and somebody else claims its name.
+        wishes = self._tell_settled(now_ms)
         for pubend, moved in positions.take_moved().items():
             for name, (ownership, tick) in moved.items():
                 wishes += self._pass(pubend, name, ownership, tick, self._name, now_ms)
