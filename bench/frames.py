@@ -379,6 +379,7 @@ _CLIENT_KINDS: Final = (
     f.Join,
     f.Join,
     f.Verdicts,
+    f.Settle,
 )
 _LINK_KINDS: Final = (
     f.FilterUpdate,
@@ -410,4 +411,6 @@ _LINK_KINDS: Final = (
     f.WorkLeave,
     f.WorkVerdicts,
     f.WorkOutcomes,
+    f.StreamSettle,
+    f.StreamSettled,
 )

@@ -37,7 +37,7 @@ _NAMES: Final = (
     "token",
 )
 _TEXTS: Final = ("", "a" * 201, "é\U0001f600", "\0", "\x1b[2J", "x > 1", "$b1", "a" * 5_000)
-_TICKS: Final = ("tick", "first", "last", "position", "earliest", "latest", "otherwise")
+_TICKS: Final = ("tick", "first", "last", "position", "earliest", "latest", "otherwise", "below", "ticks", "settled")
 _WORDS: Final = {
     "pubend": PUBENDS,
     "pubends": ("b2.a", "b2.log"),

@@ -51,7 +51,7 @@ async def rules(client: penstock.Client) -> None:
             await client.publish({"class": "alert", "symbol": symbol, "quote": quote.tick}, text, pubend="alerts")
             await client.flush()
             # The quote is done when its alert is safe: a crash in between raises the alert twice, and never not.
-            quotes.acknowledge(quote)
+            quotes.acknowledge_through(quote)
 
 
 async def mailer(client: penstock.Client, send: Send) -> None:

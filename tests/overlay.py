@@ -60,6 +60,17 @@ class TestClient:
         numbers = {name: each for said in self.heard if isinstance(said, f.PubendNames) for each, name in said.names}
         self.say(f.Acknowledge(((numbers[pubend], tick),), number))
 
+    def settle(self, pubend: str, below: int, *ticks: int, number: int = 1) -> None:
+        """Has everything of a pubend below a tick, and single messages at or above it."""
+        numbers = {name: each for said in self.heard if isinstance(said, f.PubendNames) for each, name in said.names}
+        self.say(f.Settle(number, numbers[pubend], below, ticks))
+
+    def settled(self, number: int = 1) -> list[tuple[int, tuple[int, ...]]]:
+        """What it was told is kept: positions and single messages."""
+        return [
+            (each.below, each.ticks) for each in self.heard if isinstance(each, f.Settled) and each.number == number
+        ]
+
     def refusals(self) -> list[tuple[str, int, str]]:
         """What could not be granted: the request, its number and why."""
         return [(each.request, each.number, each.reason) for each in self.heard if isinstance(each, f.Refused)]

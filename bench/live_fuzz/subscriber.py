@@ -115,7 +115,7 @@ class AsyncSubscriber:
                     return
                 if self._control.is_finishing and _has_all(positions, self._control.targets):
                     if reading.plan.keeping in {"manual", "durable-stored"}:
-                        subscription.acknowledge()
+                        subscription.acknowledge_through()
                     reading.write("end", positions)
                     return
 
@@ -139,9 +139,9 @@ class AsyncSubscriber:
 
     def _acknowledge(self, subscription: Subscription, reading: Reading, messages: Sequence[Received]) -> None:
         if reading.plan.keeping == "durable-stored":
-            subscription.acknowledge()
+            subscription.acknowledge_through()
         elif reading.plan.keeping == "manual" and self._rng.random() < 0.2:
-            subscription.acknowledge(self._rng.choice((messages[-1], None)))
+            subscription.acknowledge_through(self._rng.choice((messages[-1], None)))
 
     async def _close(self, client: Client) -> None:
         if self._spec.plan.cancels and self._control.is_leaving and self._rng.random() < 0.5:

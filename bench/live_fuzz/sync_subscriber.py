@@ -95,9 +95,9 @@ class SyncSubscriber:
             return
         self._reading.take([message], subscription)
         if self._reading.plan.keeping == "durable-stored":
-            subscription.acknowledge()
+            subscription.acknowledge_through()
         elif self._reading.plan.keeping == "manual" and self._rng.random() < 0.2:
-            subscription.acknowledge(self._rng.choice((message, None)))
+            subscription.acknowledge_through(self._rng.choice((message, None)))
 
     def _has_all(self, positions: dict[str, int]) -> bool:
         targets = self._control.targets

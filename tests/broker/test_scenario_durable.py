@@ -345,6 +345,128 @@ def test_a_pubend_that_cannot_be_reached_goes_on_at_the_right_place_when_it_can(
     overlay.check_invariants()
 
 
+# --- single messages
+
+
+@pytest.mark.parametrize("place", ["sb", "tb", "ib", "pb"])
+def test_single_messages_are_kept_and_named_to_whoever_comes_next_before_any_comes(place: str) -> None:
+    overlay = line()
+    first = durable(overlay, place)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    first.settle("pb.a", kept[1], kept[4], kept[2])
+    overlay.wait(200)
+    assert first.settled() == [(kept[1], (kept[4], kept[2]))]
+    overlay.leave(first)
+    overlay.crash("pb")
+    overlay.start("pb")
+    overlay.link("pb", "ib")
+    overlay.wait(20_000)
+    assert ticks(overlay) == kept[1:], "its position holds the log"
+    second = durable(overlay, "tb")
+    assert second.numbers() == [1, 2, 3, 4, 5], "brokers deliver them, and the session drops them"
+    assert second.settled() == [(0, (kept[2], kept[4]))]
+    heard = [each for each in second.heard if isinstance(each, f.Settled | f.Deliver | f.Horizons)]
+    assert isinstance(heard[0], f.Settled), "in order with its deliveries"
+    second.settle("pb.a", kept[3])
+    overlay.wait(200)
+    assert second.settled()[1:] == [(kept[3], ())]
+    assert overlay.durables("pb.a")["D"].settled == 1
+
+
+def test_who_has_lost_the_name_settles_nothing() -> None:
+    overlay = line()
+    first = durable(overlay)
+    publish(overlay, *range(4))
+    kept = ticks(overlay)
+    overlay.clog("ib", "sb")
+    second = durable(overlay, "ib")
+    first.settle("pb.a", kept[1], kept[2])
+    overlay.wait(5_000)
+    overlay.unclog("ib", "sb")
+    overlay.wait(5_000)
+    assert first.settled() == []
+    assert first.refusals()[0][:2] == ("subscribe", 1)
+    assert overlay.durables("pb.a")["D"].settled == 0
+    assert second.numbers() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("number", [2, 3, 2**40, -1, -5])
+def test_single_messages_of_what_is_not_durable_or_unknown_are_not_kept(number: int) -> None:
+    overlay = line()
+    client = durable(overlay)
+    client.subscribe(2, "")
+    overlay.wait(2_000)
+    publish(overlay, *range(3))
+    before = overlay.durables("pb.a")
+    client.settle("pb.a", 2**62, *ticks(overlay), number=number)
+    client.say(f.Settle(1, 999, 5, (5,)))
+    overlay.wait(15_000)
+    assert overlay.durables("pb.a") == before
+    assert client.settled(number) == []
+    assert client.closed is None
+
+
+def test_what_a_client_says_in_one_turn_is_one_frame_and_no_more_than_it_holds() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    numbers = {name: each for said in client.heard if isinstance(said, f.PubendNames) for each, name in said.names}
+    pubend = numbers["pb.a"]
+    many = [f.Settle(1, pubend, kept[1], tuple(range(kept[1] + 1, kept[1] + 900)))] * 2
+    client.say(f.Settle(1, pubend, kept[0], (kept[4],)), f.Settle(1, pubend, kept[1], (kept[2],)), *many)
+    client.say(f.Settle(1, pubend, kept[1], tuple(range(kept[2] + 1, kept[2] + 900))))
+    overlay.wait(500)
+    (first, second) = client.settled()
+    assert (first[0], first[1][:2], len(first[1])) == (kept[1], (kept[4], kept[2]), 901)
+    assert len(second[1]) == 99, "there is no room for more"
+    assert overlay.durables("pb.a")["D"].settled == 1_000
+
+
+def test_what_is_said_just_before_the_end_counts_before_anybody_else_claims_the_name() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, *range(6))
+    kept = ticks(overlay)
+    numbers = {name: each for said in client.heard if isinstance(said, f.PubendNames) for each, name in said.names}
+    settle = f.Settle(1, numbers["pb.a"], kept[1], (kept[3],))
+    client.say(settle, f.Unsubscribe(1), f.Subscribe(2, "", durable="D"))
+    overlay.wait(2_000)
+    assert client.settled(2) == [(0, (kept[3],))]
+
+
+def test_an_answer_for_a_subscription_that_has_ended_is_told_to_nobody_else() -> None:
+    overlay = line()
+    client = durable(overlay)
+    (hosted,) = overlay.brokers["sb"]._guaranteed.edges.durables.values()
+    ours = ("D", hosted.ownership)
+    for key in range(10):
+        for owner in (("E", hosted.ownership), ("D", hosted.ownership + 1)):
+            overlay.lie("sb", "ib", f.StreamSettled("pb.a", "sb", key, *owner, 5, (5,)))
+        overlay.lie("sb", "ib", f.StreamSettled("pb.b", "sb", key, *ours, 5, (5,)))
+    assert client.settled() == []
+    for key in range(10):
+        overlay.lie("sb", "ib", f.StreamSettled("pb.a", "sb", key, *ours, 5, (7,)))
+    assert client.settled() == [(5, (7,))]
+
+
+def test_nobody_settles_what_its_host_has_not_sent() -> None:
+    overlay = line()
+    client = durable(overlay)
+    publish(overlay, *range(3))
+    kept = ticks(overlay)
+    overlay.clog("ib", "sb")
+    publish(overlay, 3, 4)
+    overlay.wait(100)
+    client.settle("pb.a", kept[0], kept[1], *ticks(overlay)[3:], 2**62)
+    overlay.unclog("ib", "sb")
+    overlay.wait(3_000)
+    assert overlay.durables("pb.a")["D"].settled == 1
+    assert client.settled()[-1] == (kept[0], (kept[1],))
+    assert client.numbers() == [0, 1, 2, 3, 4]
+
+
 # --- odd acknowledgements
 
 

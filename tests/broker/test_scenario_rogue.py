@@ -53,11 +53,12 @@ def off_path(overlay: Overlay, broker: str) -> int:
     "frame",
     [
         f.Positions("pb.a", (), (("D", 2**62, 2**62, "tb"),)),
+        f.StreamSettle("pb.a", "tb", 5, "D", 2**62, 2**62, (1, 2**61)),
         f.StreamForget("pb.a", "tb", 5, "D", "", shares=True),
         f.StreamOpen("pb.a", "tb", 5, 0, "earliest", "D", 2**62, resumes=False, client="", shares=True),
         f.StreamOpen("pb.a", "tb", 5, 0, "earliest", "D", 2**62, resumes=False, client="victim", shares=True),
     ],
-    ids=["moves", "forgets", "claims", "claims-for-it"],
+    ids=["moves", "settles", "forgets", "claims", "claims-for-it"],
 )
 def test_no_rogue_empties_forgets_or_blocks_a_durable_subscription_with_a_frame(host: str, frame: Any) -> None:
     overlay = around_a_hub(access=PROVED)
@@ -88,6 +89,8 @@ def frame_fields(frame: Any) -> dict[str, Any]:
         f.Positions("pb.a", (("sb", 5, True),)),
         f.StreamOpened("pb.a", "sb", 1, 1),
         f.StreamTaken("pb.a", "sb", "D", 2**62),
+        f.StreamSettle("pb.a", "sb", 1, "D", 2**62, 5, (5, 6)),
+        f.StreamSettled("pb.a", "sb", 1, "D", 2**62, 5, (5, 6)),
         f.StreamForgotten("pb.a", "sb", 1, existed=True),
         f.FilterApplied("sb", 1, 2**62, "pb.a", 2**62),
         f.LogSpan("pb.a", "sb", 1, 1, 1),

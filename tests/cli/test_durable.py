@@ -13,7 +13,7 @@ from penstock.cli.app import app
 from penstock.protocol.frames import DurableEntry, DurablesReply, DurablesRequest, Forget, Forgotten, Frame, Refused
 
 HERE = DurableEntry("app", "ann", "sb1", 7 << 16, 10, False, 1_500, 12, True, 990, "x = 1")  # noqa: FBT003
-AWAY = DurableEntry("old", "bob", "sb2", 5 << 16, 90_000, True, 90_000, 34, False, 1_200, "y = 2")  # noqa: FBT003
+AWAY = DurableEntry("old", "bob", "sb2", 5 << 16, 90_000, True, 90_000, 34, False, 1_200, "y = 2", settled=321)  # noqa: FBT003
 
 
 def telling(*entries: DurableEntry) -> ScriptedBroker:
@@ -46,6 +46,7 @@ def test_one_name_is_shown_by_pubend_with_its_selector() -> None:
     assert "y = 2" in shown
     assert "x = 1" not in shown
     assert "1970-01-01T00:00:00.005" in shown
+    assert " 321 " in shown
 
 
 def test_json_has_everything_by_name_and_pubend() -> None:
@@ -64,6 +65,7 @@ def test_json_has_everything_by_name_and_pubend() -> None:
                 "log_bytes": 990,
                 "selector": "x = 1",
                 "members": None,
+                "settled": 0,
             }
         }
     }

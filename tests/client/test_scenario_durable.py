@@ -26,13 +26,15 @@ from penstock.protocol.frames import (
     Frame,
     Horizons,
     Refused,
+    Settle,
+    Settled,
     Subscribe,
     Subscribed,
     Unsubscribe,
 )
 from penstock.session.errors import ClientClosedError, ConnectionFailedError, RefusedError, TakenOverError
 from penstock.session.inbox import Lag
-from penstock.session.received import Received
+from penstock.session.received import BestEffortReceived, Received
 from penstock.session.settings import ClientSettings
 
 AT_ONCE = ClientSettings(backoff_first_ms=1, backoff_max_ms=20, acknowledge_ms=0)
@@ -146,14 +148,14 @@ def test_manually_nothing_counts_but_what_the_application_says() -> None:
                 subscription = await client.subscribe("TRUE", durable="app", acknowledge="manual").ready()
                 messages = [await subscription.get() for _ in range(6)]
                 await until(lambda: acknowledged(broker) == 1)
-                subscription.acknowledge(messages[2])
+                subscription.acknowledge_through(messages[2])
                 await until(lambda: acknowledged(broker) == 4)
                 with pytest.raises(MisuseError, match="tick 7 of pubend quotes was not read"):
-                    subscription.acknowledge(Received("quotes", 7, b""))
+                    subscription.acknowledge_through(Received("quotes", 7, b""))
             await until(lambda: broker.peer.is_gone)
             assert acknowledged(broker) == 4
             with pytest.raises(ClientClosedError):
-                subscription.acknowledge()
+                subscription.acknowledge_through()
 
     run(test())
 
@@ -163,11 +165,11 @@ def test_manually_all_that_was_read_can_be_acknowledged_at_once() -> None:
         async with serving() as broker, connect(broker.address, settings=AT_ONCE) as client:
             async with client.subscribe("TRUE", durable="app", acknowledge="manual") as subscription:
                 await subscription.batch(4)
-                subscription.acknowledge()
+                subscription.acknowledge_through()
             assert acknowledged(broker) == 5
             for durable in ("", "app"):
                 with pytest.raises(MisuseError):
-                    client.subscribe("TRUE", durable=durable).acknowledge()
+                    client.subscribe("TRUE", durable=durable).acknowledge_through()
 
     run(test())
 
@@ -303,11 +305,11 @@ def test_a_blocking_reader_acknowledges_manually_what_it_has_read() -> None:
     with broker_in_a_thread(broker), connect_sync(broker.address, settings=AT_ONCE) as client:
         with client.subscribe("TRUE", durable="app", acknowledge="manual") as subscription:
             messages = [subscription.get() for _ in range(7)]
-            subscription.acknowledge(messages[2])
+            subscription.acknowledge_through(messages[2])
         assert acknowledged(broker) == 4
         with client.subscribe("TRUE", durable="app", acknowledge="manual") as subscription:
             messages = [subscription.get() for _ in range(7)]
-            subscription.acknowledge()
+            subscription.acknowledge_through()
         assert broker.peer.of(Acknowledge)[-1] == Acknowledge(((0, 8),), 2)
         broker.answers[Forget] = lambda frame: [Forgotten(frame.number)]
         assert client.forget("app") == ()
@@ -356,7 +358,7 @@ def test_who_died_gets_again_what_was_not_acknowledged_and_nothing_else(tmp_path
             subscription = await victim.subscribe("n >= 0", durable="app", acknowledge="manual").ready()
             await publish(publisher, 0, 10)
             messages = [await subscription.get() for _ in range(8)]
-            subscription.acknowledge(messages[4])
+            subscription.acknowledge_through(messages[4])
             await until(lambda: kept(node) == messages[5].tick)
             await drop(victim)
             await publish(publisher, 10, 15)
@@ -414,7 +416,7 @@ def test_who_comes_later_with_the_same_name_takes_over(tmp_path: Path) -> None:
             first = await one.subscribe("n >= 0", durable="app", acknowledge="manual").ready()
             await publish(publisher, 0, 10)
             messages = [await first.get() for _ in range(4)]
-            first.acknowledge(messages[2])
+            first.acknowledge_through(messages[2])
             await until(lambda: kept(node) == messages[3].tick)
             second = await two.subscribe("n >= 0", durable="app").ready()
             with pytest.raises(TakenOverError, match="'app' was taken over"):
@@ -453,3 +455,123 @@ def test_an_orderly_end_is_the_beginning_of_the_next_life(tmp_path: Path) -> Non
             assert seen == list(range(21))
 
     run(test())
+
+
+def settled(node: BrokerNode) -> int:
+    """How many messages after the position the pubend keeps."""
+    return node.broker.status().guaranteed.pubends["b1.a"].durables["app"].settled
+
+
+def test_a_single_message_is_kept_when_its_acknowledgement_returns(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with broker_with_clients(tmp_path) as (node, url, publisher):
+            victim = await connect(url, settings=QUICK).open()
+            subscription = await victim.subscribe("n >= 0", durable="app", acknowledge="manual").ready()
+            await publish(publisher, 0, 10)
+            messages = [await subscription.get() for _ in range(8)]
+            await subscription.acknowledge(messages[5])
+            await subscription.acknowledge(messages[2])
+            assert settled(node) == 2
+            await subscription.acknowledge(messages[2])
+            await subscription.acknowledge(messages[0])
+            assert kept(node) == messages[1].tick
+            await subscription.acknowledge(messages[0])
+            await subscription.acknowledge_through(messages[3])
+            assert (kept(node), settled(node)) == (messages[4].tick, 1)
+            await drop(victim)
+            async with connect(url, settings=AT_ONCE) as client:
+                again = await client.subscribe("n >= 0", durable="app").ready()
+                assert await numbers(again, 5) == [4, 6, 7, 8, 9]
+                await again.close()
+                assert kept(node) > messages[7].tick, "it passes by what others have done"
+                assert settled(node) == 0
+
+    run(test())
+
+
+def test_many_that_wait_at_once_share_frames(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with broker_with_clients(tmp_path) as (node, url, publisher), connect(url, settings=QUICK) as client:
+            subscription = await client.subscribe("n >= 0", durable="app", acknowledge="manual").ready()
+            await publish(publisher, 0, 300)
+            messages = [await subscription.get() for _ in range(300)]
+            await asyncio.gather(*(acknowledged_soon(subscription, each) for each in reversed(messages)))
+            assert kept(node) > messages[-1].tick
+            assert node.broker.status().counts["settled"] <= 3, "one for all, or one more for those that came late"
+
+    run(test())
+
+
+async def acknowledged_soon(subscription: Subscription, message: Received) -> None:
+    await subscription.acknowledge(message)
+
+
+def test_who_waits_for_what_is_kept_hears_that_the_subscription_ends(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with serving() as broker, connect(broker.address, settings=QUICK) as client:
+            subscription = await client.subscribe("TRUE", durable="app", acknowledge="manual").ready()
+            messages = [await subscription.get() for _ in range(6)]
+            waiting = asyncio.ensure_future(subscription.acknowledge(messages[2]))
+            await until(lambda: broker.peer.of(Settle))
+            assert broker.peer.of(Settle) == [Settle(1, 0, 1, (3,))]
+            broker.peer.send(Refused("subscribe", 1, TAKEN_OVER))
+            with pytest.raises(TakenOverError):
+                await waiting
+            other = await client.subscribe("TRUE", durable="other", acknowledge="manual").ready()
+            waiting = asyncio.ensure_future(other.acknowledge(await other.get()))
+            await asyncio.sleep(0)
+            await other.close()
+            with pytest.raises(ClientClosedError):
+                await waiting
+
+    run(test())
+
+
+def test_a_single_message_counts_without_being_awaited_and_before_the_end() -> None:
+    async def test() -> None:
+        async with serving() as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", durable="app", acknowledge="manual").ready()
+            messages = [await subscription.get() for _ in range(6)]
+            subscription.acknowledge(messages[3])
+            subscription.acknowledge(messages[5])
+            subscription.acknowledge(messages[0])
+            await subscription.close()
+            assert broker.peer.of(Settle)[-1] == Settle(1, 0, 2, (4, 6))
+
+    run(test())
+
+
+def test_only_what_was_read_and_is_known_is_acknowledged() -> None:
+    async def test() -> None:
+        async with serving() as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", durable="app", acknowledge="manual").ready()
+            await subscription.get()
+            with pytest.raises(MisuseError, match="tick 2 of pubend quotes was not read"):
+                subscription.acknowledge(Received("quotes", 2, b""))
+            with pytest.raises(MisuseError, match=r"needs the message; acknowledge_through\(\)"):
+                subscription.acknowledge()
+            for durable in ("", "auto"):
+                other = await client.subscribe("TRUE", durable=durable).ready()
+                with pytest.raises(MisuseError):
+                    other.acknowledge(await other.get())
+            # Nobody keeps anything for it, so there is nothing to wait for.
+            await subscription.acknowledge(BestEffortReceived("quotes", 7, b""))
+
+    run(test())
+
+
+def test_a_blocking_program_waits_until_a_message_is_kept() -> None:
+    broker = serving(100)
+    broker.answers[Settle] = lambda frame: [Settled(frame.number, frame.pubend, frame.below, frame.ticks)]
+    with (
+        broker_in_a_thread(broker),
+        connect_sync(broker.address, settings=QUICK) as client,
+        client.subscribe("TRUE", durable="app", acknowledge="manual") as subscription,
+    ):
+        messages = [subscription.get() for _ in range(7)]
+        subscription.acknowledge(messages[2])
+        assert broker.peer.of(Settle) == [Settle(1, 0, 1, (3,))]
+        subscription.acknowledge(messages[0])
+        assert broker.peer.of(Settle)[1:] == [Settle(1, 0, 2, ())]
+        with pytest.raises(MisuseError, match="needs the message"):
+            subscription.acknowledge()

@@ -299,8 +299,10 @@ def test_only_messages_of_groups_can_be_judged() -> None:
             member = await client.subscribe("TRUE", shared="g").ready()
             with pytest.raises(MisuseError, match="was not handed out to this member"):
                 member.acknowledge(message)
-            with pytest.raises(MisuseError, match="was not handed out to this member"):
+            with pytest.raises(MisuseError, match="needs the message; acknowledge_through"):
                 member.acknowledge()
+            with pytest.raises(MisuseError, match="acknowledged one by one"):
+                member.acknowledge_through()
             with pytest.raises(MisuseError, match="delay is -1"):
                 member.refuse(await member.get(), delay=-1)
 

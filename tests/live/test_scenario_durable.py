@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from random import Random
+
+import pytest
 
 from live.support import FramePeer, guaranteed, run, until
 from penstock.client.client import connect
@@ -12,6 +15,7 @@ from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 from penstock.live.node import BrokerNode
 from penstock.model.body import decode_attributes
 from penstock.protocol.frames import HeldBack, PublishAck, Subscribe
+from penstock.session.received import Received
 from penstock.session.settings import ClientSettings
 
 PAIR = OverlayPlan(
@@ -21,6 +25,11 @@ PAIR = OverlayPlan(
 )
 PATIENT = ClientSettings(backoff_max_ms=200)
 COUNT = 300
+LINE = OverlayPlan(
+    {"pb": ("pb.a",), "ib": (), "sb": (), "tb": ()},
+    [("ib", "pb"), ("sb", "ib"), ("tb", "ib")],
+    {"heartbeat_ms": 100, "silent_ms": 1_000, "subscribe_wait_ms": 1_000},
+)
 
 
 async def numbers(subscription: Subscription, count: int) -> list[object]:
@@ -52,6 +61,47 @@ def test_what_was_published_around_a_kill_arrives_once_and_in_order() -> None:
     with DemoOverlay(PAIR) as overlay:
         run(scenario(overlay))
         overlay.check()
+
+
+@pytest.mark.live
+def test_who_is_killed_and_comes_back_elsewhere_gets_only_the_messages_that_were_left_open() -> None:
+    async def scenario(overlay: DemoOverlay) -> None:
+        await overlay.linked()
+        async with connect(overlay.url("pb"), settings=PATIENT) as publisher:
+            victim = await connect(overlay.url("sb"), settings=PATIENT).open()
+            jobs = await victim.subscribe("number >= 0", durable="jobs", acknowledge="manual").ready()
+            for number in range(COUNT):
+                await publisher.publish({"number": number})
+            await publisher.flush()
+            messages = [await jobs.get() for _ in range(COUNT)]
+            done = Random(7).sample(messages[1:], 2 * COUNT // 3)
+            await asyncio.gather(*(kept(jobs, each) for each in done[: COUNT // 3]))
+            # Whoever waits goes on waiting, until the pubend is there again.
+            waiting = [asyncio.ensure_future(kept(jobs, each)) for each in done[COUNT // 3 :]]
+            await asyncio.sleep(0)
+            overlay.kill("pb")
+            overlay.start("pb")
+            await asyncio.gather(*waiting)
+            # A process that is killed says nothing more, and neither does its broker.
+            victim._shell.abort()
+            overlay.kill("sb")
+            overlay.kill("pb")
+            overlay.start("pb")
+            async with connect(overlay.url("tb"), settings=PATIENT) as client:
+                again = await client.subscribe("number >= 0", durable="jobs").ready()
+                for number in range(COUNT, COUNT + 3):
+                    await publisher.publish({"number": number})
+                await publisher.flush()
+                finished = {each.attributes["number"] for each in done}
+                left = [number for number in range(COUNT + 3) if number not in finished]
+                assert await numbers(again, len(left)) == left
+
+    with DemoOverlay(LINE) as overlay:
+        run(scenario(overlay))
+
+
+async def kept(subscription: Subscription, message: Received) -> None:
+    await subscription.acknowledge(message)
 
 
 async def replayed(node: BrokerNode, count: int) -> list[object]:

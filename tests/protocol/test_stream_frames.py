@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from penstock.model.limits import SETTLED_MAX
 from penstock.protocol.codec import decode_frame, encode_frame
 from penstock.protocol.control import COUNT_MAX
 from penstock.protocol.errors import ProtocolError
@@ -19,6 +20,8 @@ from penstock.protocol.stream_frames import (
     StreamForgotten,
     StreamOpen,
     StreamOpened,
+    StreamSettle,
+    StreamSettled,
     StreamTaken,
 )
 
@@ -28,6 +31,9 @@ FRAMES = [
     Positions("p", (("sb", 5, True),), (("D", 7, 8, "sb"), ("d:/x", 0, COUNT_MAX, "pb"))),
     StreamOpen("p", "sb", 1, LATEST, "earliest", "D", 9, resumes=True),
     StreamOpened("p", "sb", 1, 5, 10, 11, "why"),
+    StreamOpened("p", "sb", 1, 5, 10, settled=(5, COUNT_MAX)),
+    StreamSettle("p", "sb", 3, "D", 10, 5, (5, COUNT_MAX)),
+    StreamSettled("p", "sb", 3, "D", 10, 5, tuple(range(SETTLED_MAX))),
     StreamTaken("p", "sb", "D", 10),
     StreamForget("p", "sb", 2, "D"),
     StreamForgotten("p", "sb", 2, existed=True),

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.model.limits import SETTLED_MAX
 from penstock.protocol.errors import ProtocolError
-from penstock.protocol.frames import Acknowledge, Horizons, Subscribe
+from penstock.protocol.frames import Acknowledge, Horizons, Settle, Settled, Subscribe
 from penstock.session.inbox import Inbox, Wanted
 from penstock.session.inboxes import MESSAGES_MAX, Inboxes, Reporting, learn_names, subscribe_frame
 from penstock.session.positions import LostTicks
@@ -396,3 +397,108 @@ def test_a_subscription_to_some_pubends_holds_back_no_acknowledgement_of_others(
     assert inboxes.acknowledge() == Acknowledge(((4, 10),))
     inboxes.on_horizons(Horizons(5, 20), "q")
     assert inboxes.acknowledge() is None, "where it begins there is not known yet"
+
+
+# --- single messages that were acknowledged before
+
+
+def manual(inboxes: Inboxes, **starts: int) -> Inbox:
+    inbox = inboxes.add(Wanted("TRUE", durable="D", is_manual=True))
+    inbox.on_subscribed("TRUE", (), tuple(starts.items()))
+    return inbox
+
+
+def ticks_of(inbox: Inbox) -> list[int]:
+    return [each.tick for each in inbox.queue]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_was_acknowledged_before_is_passed_by(together: bool) -> None:
+    inboxes = Inboxes(ClientSettings())
+    one, two = manual(inboxes, p=5), ready(inboxes, p=5)
+    inboxes.on_settled(Settled(1, 0, 0, (4, 7, 9, 30)), "p", {})
+    to = numbers(one, two)
+    if together:
+        inboxes.deliver_all(to, [Received("p", tick, b"") for tick in (6, 7, 8, 9)], {})
+    else:
+        for tick in (6, 7, 8, 9):
+            inboxes.deliver(to, Received("p", tick, b""), {})
+        deliver(inboxes, 10, one)
+    assert ticks_of(one) == ([6, 8] if together else [6, 8, 10])
+    assert ticks_of(two) == [6, 7, 8, 9], "it concerns one name only"
+    assert one.positions.known()["p"] >= 10
+    assert one.settled == {"p": {30}}
+    one.pop_many()
+    assert one.receipts is not None
+    one.receipts.acknowledge_through()
+    assert one.acknowledgeable()["p"] >= 10
+
+
+def test_what_was_acknowledged_before_is_told_anew_on_each_connection() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one = manual(inboxes, p=5)
+    inboxes.on_settled(Settled(1, 0, 0, (7,)), "p", {})
+    inboxes.on_disconnected()
+    assert one.settled, "another line may be there, which goes on"
+    inboxes.subscribes()
+    assert one.settled == {}, "the name may have been forgotten meanwhile"
+    inboxes.on_settled(Settled(1, 0, 0, (7,)), "p", {})
+    inboxes.pause(one)
+    inboxes.resume_paused(one)
+    assert one.settled == {}
+
+
+def test_a_broker_that_names_more_than_anybody_keeps_costs_no_more_memory() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one = manual(inboxes, p=5)
+    for first in range(5, 50_005, SETTLED_MAX):
+        inboxes.on_settled(Settled(1, 0, 0, tuple(range(first, first + SETTLED_MAX))), "p", {})
+    assert len(one.settled["p"]) <= 2 * SETTLED_MAX
+
+
+def test_what_is_said_of_subscriptions_that_are_not_durable_or_unknown_is_ignored() -> None:
+    inboxes = Inboxes(ClientSettings())
+    one = ready(inboxes, p=5)
+    woken: dict[int, Inbox] = {}
+    inboxes.on_settled(Settled(1, 0, 9, (7,)), "p", woken)
+    inboxes.on_settled(Settled(7, 0, 9, (7,)), "p", woken)
+    assert (one.settled, woken) == ({}, {})
+
+
+def test_in_order_and_without_anybody_who_waits_a_report_is_enough() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inboxes.on_names([(0, "p")])
+    one = manual(inboxes, p=0)
+    assert one.receipts is not None
+    for tick in range(1, 3 * MESSAGES_MAX + 1):
+        deliver(inboxes, tick, one)
+        one.receipts.acknowledge(one.pop())
+        inboxes.reporting.on_moved(one)
+    assert inboxes.reporting.take(now_ms=5) == [Acknowledge(((0, 3 * MESSAGES_MAX + 1),), 1)]
+    assert inboxes.reporting.take(now_ms=5_000) == []
+
+
+def test_single_messages_are_named_once_in_a_pause_and_at_once_if_somebody_waits() -> None:
+    inboxes = Inboxes(ClientSettings())
+    inboxes.on_names([(0, "p")])
+    one = manual(inboxes, p=0)
+    assert one.receipts is not None
+    for tick in range(1, 10):
+        deliver(inboxes, tick, one)
+    messages = one.pop_many()
+    one.receipts.acknowledge(messages[5])
+    assert inboxes.reporting.on_moved(one)
+    assert inboxes.reporting.take(now_ms=5) == [Settle(1, 0, 1, (6,))]
+    one.receipts.acknowledge(messages[3])
+    inboxes.reporting.on_moved(one)
+    assert inboxes.reporting.take(now_ms=6) == []
+    assert inboxes.reporting.next_deadline() == 1_005
+    one.receipts.wait_for("p", 4)
+    assert inboxes.reporting.on_moved(one)
+    assert inboxes.reporting.take(now_ms=7) == [Settle(1, 0, 1, (4,))]
+    inboxes.on_settled(Settled(1, 0, 1, (4, 6)), "p", {})
+    assert inboxes.reporting.take(now_ms=5_000) == []
+    for each in messages[:3]:
+        one.receipts.acknowledge(each)
+    inboxes.reporting.on_moved(one)
+    assert inboxes.reporting.last(one) == [Acknowledge(((0, 5),), 1)]

@@ -15,6 +15,7 @@ from penstock.protocol.frames import (
     MoveFailed,
     PublishAck,
     Refused,
+    Settled,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -206,3 +207,16 @@ def test_nothing_counts_that_comes_behind_ticks_that_are_lost_there() -> None:
     resident.give_up_move()
     told(resident, message(12), message(15), message(16))
     assert numbers(inbox) == [9, 12, 15, 16]
+
+
+def test_what_was_acknowledged_before_does_not_come_by_either_line() -> None:
+    resident, inbox = connected(durable="bill")
+    newcomer = moving(resident)
+    told(newcomer, Settled(1, 2, 0, (12, 14)), Settled(9, 2, 0, (13,)), CONFIRMED, horizon(10, 2))
+    for tick in (11, 12, 13):
+        told(newcomer, message(tick, 2))
+    assert [each.tick for each in inbox.queue] == [9, 11, 13]
+    resident.on_frames([message(14)], now_ms=0, wall_ms=0)
+    assert [each.tick for each in inbox.queue] == [9, 11, 13]
+    assert inbox.positions.known()["quotes"] == 15
+    assert newcomer.problem == ""

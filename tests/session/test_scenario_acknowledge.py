@@ -172,7 +172,7 @@ class Reader:
             case "acknowledge" if self.is_manual and self.taken:
                 assert self.inbox.receipts is not None
                 each = self.taken[len(self.taken) // 2]
-                self.inbox.receipts.acknowledge(each)
+                self.inbox.receipts.acknowledge_through(each)
                 self.session.on_moved(self.inbox)
                 self.done |= {other.tick for other in self.taken if other.tick <= each.tick}
             case "time":

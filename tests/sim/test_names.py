@@ -37,6 +37,10 @@ def test_who_begins_above_what_was_acknowledged_skips_something() -> None:
     assert len(found(*lives, may_lapse=True)) == 1, "where a log lapses, what is gone is told, and nothing is skipped"
 
 
+def test_what_a_life_acknowledges_as_soon_as_it_begins_is_no_reason_to_begin_there() -> None:
+    assert len(found(life("one", 0, 5, 31, (50, 20)), life("two", 200, 30, 51, (210, 30)))) == 1
+
+
 def test_who_lives_may_go_on_where_it_is() -> None:
     assert found(life("one", 0, 5, 31), life("one", 200, 31, 51, stated=31)) == []
 
@@ -120,3 +124,67 @@ def test_nobody_is_refused_a_name_whose_position_is_kept() -> None:
     settled.record.settled["p"] = Acknowledged(250, "p", 20)
     assert found(settled, refused("fail", 20)) == []
     assert found(life("one", 0, 5, 31), refused("fail", 20), life("three", 300, 20, 31, stated=20)) == []
+
+
+# --- single messages
+
+
+def manual(one: Life, **done: int) -> Life:
+    """A life whose messages came a microsecond after one another, done at these times."""
+    one.record.is_manual = True
+    one.record.done |= {("p", int(tick[1:])): done_us for tick, done_us in done.items()}
+    asked_us = one.record.visits[0].asked_us
+    return one._replace(came={where: asked_us + 20 + where[1] // 10 for where in sorted(one.got)})
+
+
+def test_what_is_kept_comes_to_nobody_who_claims_the_name_later() -> None:
+    first, second = manual(life("one", 0, 5, 31), t20=60), manual(life("two", 200, 5, 51))
+    first.record.kept.append(Acknowledged(150, "p", 20))
+    assert found(first, second) == [
+        "two: subscription 1 (n) got p 1970-01-01T00:00:00.000Z+20, of which the acknowledgement was kept before"
+    ]
+    first.record.kept[0] = Acknowledged(200, "p", 20)
+    assert found(first, second) == [], "nobody knew that when the name was claimed"
+
+
+def test_what_came_while_a_client_moved_may_have_come_by_the_old_line() -> None:
+    first, second = manual(life("one", 0, 5, 31), t20=60), manual(life("two", 200, 5, 51))
+    first.record.kept.append(Acknowledged(150, "p", 20))
+    second.record.visits.insert(0, Visit(140, "b2", {}, {"p": Start(145, 5)}, ended_us=230))
+    assert found(first, second) == []
+    second.record.visits[0].ended_us = 210
+    assert len(found(first, second)) == 1
+
+
+def test_only_what_its_owner_had_named_before_may_be_missing() -> None:
+    first, second = manual(life("one", 0, 5, 31), t20=60), manual(life("two", 200, 5, 51))
+    second.got.remove(("p", 20))
+    assert len(found(first, second)) == 1
+    first.record.named.append(Acknowledged(70, "p", 20))
+    assert found(first, second) == []
+    first.record.named[0] = Acknowledged(211, "p", 20)
+    assert len(found(first, second)) == 1, "it was named when the other one had begun"
+    first.record.named[0] = Acknowledged(70, "p", 20)
+    usurper = manual(life("three", 20, 5, 51))
+    assert len(found(first, usurper, second)) == 1, "somebody else had the name then"
+
+
+def test_no_position_passes_what_is_not_done() -> None:
+    one = manual(life("one", 0, 5, 51, (60, 20), (80, 31)), t10=50, t20=80, t30=80)
+    assert found(one) == []
+    one.record.done["p", 30] = 81
+    assert found(one) == [
+        "one: subscription 1 (n) acknowledged a position above p 1970-01-01T00:00:00.000Z+30, not done"
+    ]
+    del one.record.done["p", 10], one.record.done["p", 30]
+    assert len(found(one)) == 2
+    one.record.is_manual = False
+    assert found(one) == []
+
+
+def test_no_single_message_is_named_that_is_not_done() -> None:
+    one = manual(life("one", 0, 5, 51), t20=80)
+    one.record.named += [Acknowledged(80, "p", 20)]
+    assert found(one) == []
+    one.record.named += [Acknowledged(79, "p", 20), Acknowledged(90, "p", 30)]
+    assert len(found(one)) == 2

@@ -26,6 +26,11 @@ class Commits:
         """Commits that the shell has not finished yet."""
         return self._taken - self.durable
 
+    @property
+    def last(self) -> int:
+        """The number of the last commit that has changes, taken or not."""
+        return self._taken + bool(self._changes)
+
     def add(self, change: Change) -> int:
         """Adds a change to this turn's commit and returns the number of the commit."""
         self._changes.append(change)

@@ -35,7 +35,7 @@ from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng
 from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
-from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack, Positions
+from penstock.protocol.frames import KnowledgeKind, KnowledgeMessage, Nack, Positions, Settle
 from penstock.protocol.status import GuaranteedStatus, StreamStatus
 from penstock.streams.knowledge import Knowledge
 
@@ -287,6 +287,7 @@ class Guaranteed:
         """Returns what the shell must make durable and read."""
         effects: list[Effect] = []
         reads = self.work.finish(now_ms=now_ms)
+        self._carry_out(self._streams.finish(now_ms=now_ms), now_ms)
         self._tracker.finish(self._commits)
         commit = self._commits.take()
         if commit is not None:
@@ -412,6 +413,12 @@ class Guaranteed:
     def forgetting(self, connection: int, client: str) -> int:
         """How many requests to forget names are pending, from a connection or from the client with this proven name."""
         return self._streams.forgetting(connection, client)
+
+    def on_settle(self, peer: Peer, frame: Settle) -> None:
+        """A client says what a durable subscription is done with, and wants to hear when that is kept."""
+        settling = self.positions.settle(peer, frame)
+        if settling is not None:
+            self._streams.settle(*settling)
 
     def report_durables(self, *, now_ms: int) -> None:
         """Reports the positions of durable subscriptions that have moved."""

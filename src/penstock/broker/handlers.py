@@ -65,6 +65,7 @@ def stream_handlers(
         f.StreamOpen: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.StreamForget: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.StreamList: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
+        f.StreamSettle: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.LogRequest: lambda _, frame, __: logs.on_request(frame),
         f.CongestionAlert: lambda _, frame, now_ms: congestion.on_alert(frame, now_ms=now_ms),
     }
@@ -73,6 +74,7 @@ def stream_handlers(
         f.StreamTaken: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.StreamForgotten: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.StreamListed: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
+        f.StreamSettled: lambda _, frame, now_ms: guaranteed.on_stream_frame(frame, now_ms=now_ms),
         f.LogSpan: lambda _, frame, __: logs.on_span(frame),
         f.LogAnswer: lambda _, frame, __: logs.on_answer(frame),
         f.CongestionQuery: lambda _, frame, now_ms: congestion.on_query(frame, now_ms=now_ms),
@@ -158,6 +160,7 @@ def client_handlers(
             f.Rewound: lambda peer, frame, _: intake.rewound(peer, frame),
             f.Skipped: lambda peer, frame, _: intake.skip(peer, frame),
             f.Acknowledge: lambda peer, frame, _: positions.acknowledge(peer, frame),
+            f.Settle: lambda peer, frame, _: guaranteed.on_settle(peer, frame),
             f.Forget: lambda peer, frame, now_ms: desk.forget(peer, frame, now_ms=now_ms),
             f.DurablesRequest: lambda peer, frame, now_ms: desk.list_durables(peer, frame, now_ms=now_ms),
             f.InterestRequest: lambda peer, frame, _: desk.tell_interest(peer, frame),

@@ -19,7 +19,11 @@ from penstock.protocol.frames import (
     Forgotten,
     Frame,
     Refused,
+    Settled,
     StatusReply,
+    StreamOpened,
+    StreamSettle,
+    StreamSettled,
     Subscribed,
     SurveyReply,
     TraceReply,
@@ -33,6 +37,7 @@ _LARGE_BYTES: Final = 1_024
 """A frame larger than this counts with its own size."""
 _NAME_BYTES: Final = 64
 """The size a pubend counts as in a list: its name, and ticks."""
+_TICK_BYTES: Final = 9
 
 _MEASURES: Final[dict[type, Callable[[Any], int]]] = {
     StatusReply: lambda frame: len(frame.status),
@@ -43,6 +48,10 @@ _MEASURES: Final[dict[type, Callable[[Any], int]]] = {
     # Without the start positions: a client that comes back with thousands of subscriptions gets all replies at once.
     Subscribed: lambda frame: len(frame.selector),
     Refused: lambda frame: len(frame.reason),
+    Settled: lambda frame: _TICK_BYTES * len(frame.ticks),
+    StreamOpened: lambda frame: _TICK_BYTES * len(frame.settled),
+    StreamSettle: lambda frame: _TICK_BYTES * len(frame.ticks),
+    StreamSettled: lambda frame: _TICK_BYTES * len(frame.ticks),
 }
 """Approximate sizes of the frames that clients can request and that may be large."""
 

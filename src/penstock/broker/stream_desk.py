@@ -24,7 +24,8 @@ from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Register
 from penstock.broker.pubend.work import WorkHome
 from penstock.broker.rooms import Rooms
-from penstock.protocol.frames import DurablesReply, Positions
+from penstock.model.limits import SETTLED_MAX
+from penstock.protocol.frames import DurablesReply, Positions, Settled
 from penstock.protocol.stream_frames import (
     StreamForget,
     StreamForgotten,
@@ -32,12 +33,15 @@ from penstock.protocol.stream_frames import (
     StreamListed,
     StreamOpen,
     StreamOpened,
+    StreamSettle,
+    StreamSettled,
     StreamTaken,
+    Ticks,
 )
 
 __all__ = ["StreamDesk", "StreamFrame"]
 
-StreamFrame: TypeAlias = StreamOpen | StreamForget | StreamList | Answer
+StreamFrame: TypeAlias = StreamOpen | StreamForget | StreamList | StreamSettle | Answer
 """What hosts and pubends say to each other about where subscriptions begin and who owns names."""
 
 _NUMBER_BITS: Final = 30
@@ -75,6 +79,8 @@ class StreamDesk:
         self._reports = 0
         self._passing: dict[str, dict[tuple[str, str], tuple[int, int]]] = {}
         """Positions to forward, by pubend, name and host: two hosts may both believe that they own a name."""
+        self._settling: dict[tuple[int, str], tuple[HostSubscription, int, Ticks]] = {}
+        """What clients have acknowledged in this turn: position and single messages, by subscription and pubend."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -112,7 +118,9 @@ class StreamDesk:
                 return self._on_forget(frame, now_ms)
             case StreamList():
                 return self._on_list(frame, now_ms)
-            case StreamOpened() | StreamTaken() | StreamForgotten() | StreamListed():
+            case StreamSettle():
+                return self._on_settle(frame, now_ms)
+            case StreamOpened() | StreamTaken() | StreamForgotten() | StreamListed() | StreamSettled():
                 return self._on_answer(frame, now_ms)
 
     def _on_open(self, frame: StreamOpen, now_ms: int) -> list[Wish]:
@@ -177,6 +185,9 @@ class StreamDesk:
             case StreamListed():
                 self._on_listed(answer)
                 return []
+            case StreamSettled():
+                self._on_settled(answer)
+                return []
 
     def _on_opened(self, frame: StreamOpened, now_ms: int) -> list[Wish]:
         """A pubend says where a subscription begins, or why it cannot."""
@@ -196,6 +207,8 @@ class StreamDesk:
                 name, ownership = subscription.durable, subscription.ownership
                 former, _ = self._edges.on_taken(frame.pubend, name, ownership, subscription.claimant)
                 wishes += self._end(former)
+            if frame.settled:
+                subscription.settled[frame.pubend] = frame.settled
             wishes += self._edges.on_opened(subscription, frame.pubend, frame.tick, now_ms=now_ms)
         return wishes
 
@@ -222,6 +235,48 @@ class StreamDesk:
             self._openings.leave(subscription.key)
         return wishes
 
+    # --- what was acknowledged under durable names, message by message
+
+    def settle(self, pubend: str, subscription: HostSubscription, below: int, ticks: Ticks) -> None:
+        """Notes what a client has acknowledged: its pubend is told at the end of the turn, in one frame.
+
+        What exceeds a frame is left out: the client repeats what it has no answer to.
+        """
+        _, known_below, known = self._settling.get((subscription.key, pubend), (subscription, 0, ()))
+        together = tuple(dict.fromkeys((*known, *ticks)))[:SETTLED_MAX]
+        self._settling[subscription.key, pubend] = (subscription, max(below, known_below), together)
+
+    def _tell_settled(self, now_ms: int) -> list[Wish]:
+        """Tells pubends what clients have acknowledged."""
+        settling, self._settling = self._settling, {}
+        wishes: list[Wish] = []
+        for (key, pubend), (subscription, below, ticks) in settling.items():
+            owner = (subscription.durable, subscription.ownership)
+            wishes += self.hear(StreamSettle(pubend, self._name, key, *owner, below, ticks), now_ms=now_ms)
+        return wishes
+
+    def _on_settle(self, frame: StreamSettle, now_ms: int) -> list[Wish]:
+        """Takes what a host says was acknowledged, or forwards it."""
+        if frame.pubend in self._logs:
+            return self._answer(self._pubends.settle(frame, now_ms=now_ms), now_ms)
+        self._ways.up(frame.pubend, frame)
+        return []
+
+    def _on_settled(self, frame: StreamSettled) -> None:
+        """A pubend keeps what was acknowledged: tells the client."""
+        hosted, edge = self._edges.subscriptions.get(frame.ticket), self._edges.edges.get(frame.pubend)
+        # The key of a subscription that has ended may be another's by now.
+        if hosted is None or edge is None or (hosted.durable, hosted.ownership) != (frame.durable, frame.ownership):
+            return
+        peer = self._connections.peers.get(hosted.connection)
+        if peer is not None:
+            self._connections.say(peer, Settled(hosted.number, edge.number, frame.below, frame.ticks))
+
+    def finish(self, *, now_ms: int) -> list[Wish]:
+        """Does what the turn has led to, before its commit is taken."""
+        wishes = self._tell_settled(now_ms) if self._settling else []
+        return wishes + self._answer(self._pubends.finish(), now_ms)
+
     def on_committed(self, number: int, *, now_ms: int) -> list[Wish]:
         """Commits up to this number are durable: passes on the answers that waited for them."""
         return self._answer(self._pubends.on_committed(number), now_ms)
@@ -240,7 +295,8 @@ class StreamDesk:
         self._reports += 1
         if self._reports % _REMARK_EVERY == 0:
             positions.remark()
-        wishes: list[Wish] = []
+        # Before a subscription ends, and somebody else claims its name.
+        wishes = self._tell_settled(now_ms)
         for pubend, moved in positions.take_moved().items():
             for name, (ownership, tick) in moved.items():
                 wishes += self._pass(pubend, name, ownership, tick, self._name, now_ms)

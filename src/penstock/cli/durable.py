@@ -55,6 +55,7 @@ _SHOW: Final = {
     "where": "left",
     "acknowledged": "left",
     "messages": "right",
+    "done": "right",
     "behind": "right",
     "log B": "right",
     "selector": "left",
@@ -106,7 +107,10 @@ def show(
     certificate: Certificate = None,
     key: Key = None,
 ) -> None:
-    """Show where a durable subscription is at each pubend that keeps it, how far behind, and what it wants."""
+    """Show where a durable subscription is at each pubend that keeps it, how far behind, and what it wants.
+
+    *done* counts those of its messages that were acknowledged one by one, before others that are not.
+    """
     checked_durable(durable)
     found = run(_ask(Party(token, name, ca, certificate, key), url, durable))
     if as_json:
@@ -187,6 +191,7 @@ def _rows_of(at: dict[str, DurableAt]) -> list[tuple[str, ...]]:
             _where(each),
             format_tick(Tick(each.position)),
             _count(each.messages, is_exact=each.is_exact),
+            f"{each.settled:,}",
             _seconds(each.behind_ms),
             f"{each.log_bytes:,}",
             each.selector,

@@ -210,7 +210,7 @@ class _Reader:
             # The reader of a pipe wants to see messages at once.
             sys.stdout.flush()
             if self._is_manual:
-                subscription.acknowledge()
+                subscription.acknowledge_through()
             self.printed += len(batch)
             if self.printed == self._count:
                 return

@@ -467,6 +467,11 @@ class Client:
         if self._session.on_moved(inbox):
             self._shell.schedule()
 
+    def on_awaited(self, inbox: Inbox) -> None:
+        """Tell the broker at the end of this turn of the loop what the application has acknowledged, and waits for."""
+        self._session.on_moved(inbox)
+        self._shell.pump_soon()
+
     def judge(self, inbox: Inbox, message: Received, verdict: Verdict, delay_ms: int, reason: str) -> Said:
         """The application says what becomes of a message of a group."""
         self._check_usable()

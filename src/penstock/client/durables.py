@@ -45,6 +45,8 @@ class DurableAt:
     """What it last wanted; cut if it is long, and empty if the pubend does not know."""
     members: int | None = None
     """How many members it has, if it is a group that shares messages."""
+    settled: int = 0
+    """How many messages from its position on are acknowledged one by one."""
 
 
 @dataclass(slots=True)
@@ -95,4 +97,5 @@ def _at(entry: DurableEntry) -> DurableAt:
         entry.log_bytes,
         entry.selector,
         entry.members if entry.members >= 0 else None,
+        entry.settled,
     )

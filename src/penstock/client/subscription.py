@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -36,6 +37,9 @@ class Owner(Protocol):
     def on_moved(self, inbox: Inbox) -> None:
         """A durable subscription may have something to acknowledge."""
 
+    def on_awaited(self, inbox: Inbox) -> None:
+        """Somebody waits until something that was acknowledged is kept."""
+
     def judge(self, inbox: Inbox, message: Received, verdict: Verdict, delay_ms: int, reason: str) -> Said:
         """The application says what becomes of a message of a group."""
 
@@ -63,7 +67,7 @@ class Subscription:
 
     What was read from a durable subscription is acknowledged automatically about once a second, except what the last
     call returned: that counts once the application asks for more, or closes. With manual acknowledgement, only what the
-    application passes to ``acknowledge`` counts.
+    application passes to ``acknowledge`` or ``acknowledge_through`` counts.
     """
 
     def __init__(self, inbox: Inbox, owner: Owner) -> None:
@@ -135,23 +139,50 @@ class Subscription:
         return len(self._inbox.queue)
 
     def acknowledge(self, message: Received | None = None) -> Awaitable[None]:
-        """Say that the work on a message of a group is done; await it to know that this counts.
+        """Say that the work on this message is done; await it to know that this counts.
 
-        Raises ``WorkLostError`` if it does not: then somebody else was handed the message, or it is a dead letter.
+        For a message of a group: raises ``WorkLostError`` if it does not count, since somebody else was handed the
+        message, or it is a dead letter.
 
-        For a durable subscription: acknowledge this message and all before it of its pubend; without a message,
-        everything read so far. The broker is told soon, not immediately; ``close`` tells it at once. Raises
-        ``MisuseError`` if the subscription is not acknowledged manually, or the message was not read from it.
+        For a message of a durable subscription with manual acknowledgement: returns when the pubend keeps it, so that
+        the message never comes again under this name. Messages before it are not acknowledged. A pubend keeps up to
+        1,000 messages after the first one that is not acknowledged; further ones wait for that. Raises
+        ``TakenOverError`` or ``ClientClosedError`` if the subscription ends before.
+
+        Takes effect without being awaited, too: then the broker is told soon. ``close`` tells it at once.
         """
         inbox = self._inbox
+        if message is None:
+            raise MisuseError("acknowledge needs the message; acknowledge_through() is for everything read so far")
         if inbox.work is not None:
             return self._judge(message, Verdict.DONE)
         if inbox.receipts is None:
             raise MisuseError("only durable subscriptions are acknowledged")
         self._raise_if_over()
-        inbox.receipts.acknowledge(message, waiting=inbox.fetched())
+        inbox.receipts.acknowledge(message)
         self._owner.on_moved(inbox)
-        return _Kept(self, None)
+        return _Kept(partial(self.kept, [(message.pubend, message.tick)] if message.is_guaranteed else []))
+
+    def acknowledge_through(self, message: Received | None = None) -> Awaitable[None]:
+        """Acknowledge this message and all before it of its pubend; without a message, everything read so far.
+
+        For durable subscriptions with manual acknowledgement. The broker is told soon, not immediately; ``close`` tells
+        it at once. Await it to know that the pubends keep it, as with ``acknowledge``.
+        """
+        inbox = self._inbox
+        if inbox.work is not None:
+            raise MisuseError("messages of groups (shared=...) are acknowledged one by one, with acknowledge")
+        if inbox.receipts is None:
+            raise MisuseError("only durable subscriptions are acknowledged")
+        self._raise_if_over()
+        waiting = inbox.fetched()
+        ends = inbox.receipts.ends(waiting) if message is None else {}
+        inbox.receipts.acknowledge_through(message, waiting=waiting)
+        self._owner.on_moved(inbox)
+        places = [(pubend, end - 1) for pubend, end in ends.items()]
+        if message is not None and message.is_guaranteed:
+            places = [(message.pubend, message.tick)]
+        return _Kept(partial(self.kept, places))
 
     def refuse(self, message: Received, *, delay: float = 0.0, reason: str = "") -> Awaitable[None]:
         """Give a message of a group back: it comes again, to anybody, after a delay in seconds.
@@ -174,7 +205,8 @@ class Subscription:
         if not isinstance(message, HandedOut):
             raise MisuseError(f"{message!r} was not handed out to this member")
         self._raise_if_over()
-        return _Kept(self, self._owner.judge(self._inbox, message, verdict, delay_ms, reason[:_REASON_CHARS_MAX]))
+        said = self._owner.judge(self._inbox, message, verdict, delay_ms, reason[:_REASON_CHARS_MAX])
+        return _Kept(partial(self.settled, said))
 
     def give_back(self, message: Received) -> None:
         """Return a message of a group that was read but not worked on: it comes again, and that is no failure."""
@@ -188,6 +220,23 @@ class Subscription:
             await self._news.wait()
         if said.outcome is not Outcome.KEPT:
             raise WorkLostError(said.message.id, is_done=said.outcome is Outcome.UNKNOWN)
+
+    async def kept(self, places: Iterable[tuple[str, int]]) -> None:
+        """Wait until acknowledged messages are kept, each given by its pubend and tick."""
+        receipts = self._inbox.receipts
+        assert receipts is not None, "not durable"
+        for pubend, tick in places:
+            if receipts.is_kept(pubend, tick):
+                continue
+            self._raise_if_over()
+            receipts.wait_for(pubend, tick)
+            self._owner.on_awaited(self._inbox)
+            try:
+                while not receipts.is_kept(pubend, tick):
+                    self._raise_if_over()
+                    await self._news.wait()
+            finally:
+                receipts.wait_no_more(pubend, tick)
 
     def pause(self) -> None:
         """Have the broker send nothing more, whatever other subscriptions of the client get; idempotent.
@@ -338,13 +387,12 @@ class Subscription:
 
 
 class _Kept:
-    """Waits until something that was said of a message counts; need not be awaited."""
+    """Waits until something that was said of messages counts; need not be awaited."""
 
-    __slots__ = ("_said", "_subscription")
+    __slots__ = ("_wait",)
 
-    def __init__(self, subscription: Subscription, said: Said | None) -> None:
-        self._subscription, self._said = subscription, said
+    def __init__(self, wait: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._wait = wait
 
     def __await__(self) -> Generator[Any, None, None]:
-        if self._said is not None:
-            yield from self._subscription.settled(self._said).__await__()
+        yield from self._wait().__await__()

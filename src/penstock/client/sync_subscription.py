@@ -118,16 +118,29 @@ class SyncSubscription:
         return self._next()
 
     def acknowledge(self, message: Received | None = None) -> None:
-        """Say that the work on a message of a group is done, and wait until that counts; raises ``WorkLostError``.
+        """Say that the work on this message is done, and wait until that counts.
 
-        For a durable subscription: acknowledge this message and all before it of its pubend; without a message,
-        everything read so far.
+        For a message of a group: raises ``WorkLostError`` if it does not count. For a message of a durable subscription
+        with manual acknowledgement: returns when the pubend keeps it, so that it never comes again under this name. A
+        pubend keeps up to 1,000 messages after the first one that is not acknowledged; further ones wait for that.
         """
 
         async def acknowledge() -> None:
             await self._subscription.acknowledge(message)
 
         self._client.call(acknowledge)
+
+    def acknowledge_through(self, message: Received | None = None) -> None:
+        """Acknowledge this message and all before it of its pubend; without a message, everything read so far.
+
+        For durable subscriptions with manual acknowledgement. The broker is told soon, not immediately, and this does
+        not wait for it; ``close`` tells it at once.
+        """
+
+        async def acknowledge_through() -> None:
+            self._subscription.acknowledge_through(message)
+
+        self._client.call(acknowledge_through)
 
     def refuse(self, message: Received, *, delay: float = 0.0, reason: str = "") -> None:
         """Give a message of a group back: it comes again, to anybody, after a delay in seconds."""

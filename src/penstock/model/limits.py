@@ -24,6 +24,7 @@ __all__ = [
     "SELECTOR_GAP_CHARS_MAX",
     "SELECTOR_NODES_MAX",
     "SELECTOR_SEARCHES_MAX",
+    "SETTLED_MAX",
     "STRING_CHARS_MAX",
     "SUBSCRIBED_PUBENDS_MAX",
 ]
@@ -59,6 +60,8 @@ SELECTOR_GAP_CHARS_MAX: Final = 64
 """Literal characters between two ``%`` of a LIKE pattern, if ``_`` is among them: each costs a pass over the text."""
 SELECTOR_SEARCHES_MAX: Final = 64
 """Distinct LIKE patterns in a selector that must be searched for within a text, as ``%x%`` must and ``x%`` need not."""
+SETTLED_MAX: Final = 1_000
+"""Messages after its position that a durable subscription may have acknowledged one by one, per pubend."""
 
 SUBSCRIBED_PUBENDS_MAX: Final = 100
 """Pubends that a subscription may name; one that names none wants all."""

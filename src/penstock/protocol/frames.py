@@ -67,7 +67,10 @@ from penstock.protocol.stream_frames import (
     StreamListed,
     StreamOpen,
     StreamOpened,
+    StreamSettle,
+    StreamSettled,
     StreamTaken,
+    Ticks,
 )
 from penstock.protocol.trace_frames import TraceAnswer, TraceQuestion, TraceReply, TraceRequest
 from penstock.protocol.work_frames import (
@@ -136,6 +139,8 @@ __all__ = [
     "Refused",
     "Rewind",
     "Rewound",
+    "Settle",
+    "Settled",
     "Skipped",
     "StatusReply",
     "StatusRequest",
@@ -145,6 +150,8 @@ __all__ = [
     "StreamListed",
     "StreamOpen",
     "StreamOpened",
+    "StreamSettle",
+    "StreamSettled",
     "StreamTaken",
     "Subscribe",
     "Subscribed",
@@ -350,6 +357,32 @@ class Acknowledge(Control, tag="acknowledge", frozen=True, array_like=True):
     """The client's number of the durable subscription; -1 for all subscriptions that are not durable."""
 
 
+class Settle(Control, tag="settle", frozen=True, array_like=True):
+    """A client says what its durable subscription is done with at one pubend, and wants to hear when that is kept."""
+
+    number: Signed
+    """The client's number of the subscription."""
+    pubend: Count
+    """The broker's number for the pubend."""
+    below: PubendTick
+    """The tick below which everything is acknowledged, as in `Acknowledge`."""
+    ticks: Ticks = ()
+    """Single messages that are acknowledged, at or above that tick."""
+
+
+class Settled(Control, tag="settled", frozen=True, array_like=True):
+    """What a pubend keeps of what was acknowledged for a durable subscription: those messages do not come again.
+
+    A broker also says this where a subscription begins, ahead of its messages, of those acknowledged before.
+    """
+
+    number: Signed
+    pubend: Count
+    below: PubendTick
+    """The tick below which everything is acknowledged; 0 where the subscription begins."""
+    ticks: Ticks = ()
+
+
 class Lost(Control, tag="lost", frozen=True, array_like=True):
     """These ticks of a pubend are lost for good; deliveries continue after them."""
 
@@ -488,11 +521,15 @@ ControlFrame: TypeAlias = (
     | PublishAck
     | HeldBack
     | Acknowledge
+    | Settle
+    | Settled
     | Lost
     | Nack
     | Positions
     | StreamOpen
     | StreamOpened
+    | StreamSettle
+    | StreamSettled
     | StreamTaken
     | StreamForget
     | StreamForgotten

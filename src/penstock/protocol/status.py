@@ -56,6 +56,8 @@ class DurableStatus(Struct):
     """The tick below which everything is acknowledged."""
     host: str = ""
     client: str = ""
+    settled: int = 0
+    """How many messages from that tick on are acknowledged one by one."""
 
 
 class GroupStatus(Struct):

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from penstock.model.limits import SETTLED_MAX
 from penstock.model.names import is_client_name
 from penstock.protocol.control import (
     COUNT_MAX,
@@ -46,7 +47,10 @@ __all__ = [
     "StreamListed",
     "StreamOpen",
     "StreamOpened",
+    "StreamSettle",
+    "StreamSettled",
     "StreamTaken",
+    "Ticks",
 ]
 
 LATEST: Final = COUNT_MAX
@@ -59,6 +63,8 @@ NACK_RANGES_MAX: Final = 2_000
 """Ranges that one NACK may name."""
 Missing: TypeAlias = Literal["earliest", "latest", "fail"]
 """What to do if the first tick wanted is no longer kept."""
+Ticks: TypeAlias = Annotated[tuple[PubendTick, ...], msgspec.Meta(max_length=SETTLED_MAX)]
+"""Messages of a pubend that were acknowledged one by one."""
 
 
 class Nack(Control, tag="nack", frozen=True, array_like=True):
@@ -126,6 +132,8 @@ class StreamOpened(Control, tag="opened", frozen=True, array_like=True):
     """Whether nobody had the name at this pubend before."""
     is_denied: bool = False
     """Whether the problem is that the name belongs to another client."""
+    settled: Ticks = ()
+    """Messages from this tick on that were acknowledged under the name: they are not to come again."""
 
 
 class StreamTaken(Control, tag="taken", frozen=True, array_like=True):
@@ -135,6 +143,35 @@ class StreamTaken(Control, tag="taken", frozen=True, array_like=True):
     host: PlainName
     durable: DurableName
     ownership: Count
+
+
+class StreamSettle(Control, tag="settlestream", frozen=True, array_like=True):
+    """A host says what was acknowledged under a durable name, and wants to hear when it is kept; goes up the tree."""
+
+    pubend: PlainName
+    host: PlainName
+    ticket: Count
+    """Lets the host match the answer to its request."""
+    durable: DurableName
+    ownership: Count
+    below: PubendTick
+    """The tick below which everything is acknowledged."""
+    ticks: Ticks = ()
+    """Single messages that are acknowledged, at or above that tick."""
+
+
+class StreamSettled(Control, tag="streamsettled", frozen=True, array_like=True):
+    """The pubend's answer to `StreamSettle`, down the tree: what it keeps of that, whatever happens."""
+
+    pubend: PlainName
+    host: PlainName
+    ticket: Count
+    durable: DurableName
+    ownership: Count
+    below: PubendTick
+    """The position of the name: everything below it is acknowledged."""
+    ticks: Ticks = ()
+    """Those of the single messages that are kept; the others are to be named again."""
 
 
 class StreamForget(Control, tag="forget", frozen=True, array_like=True):
@@ -210,6 +247,8 @@ class DurableEntry(msgspec.Struct, frozen=True, array_like=True):
     """What it last wanted; cut if it is long, and empty if that is not known."""
     members: Version = -1
     """How many members a group has; -1 for a subscription of one client."""
+    settled: Count = 0
+    """How many messages from its position on are acknowledged one by one."""
 
 
 class StreamListed(Control, tag="listed", frozen=True, array_like=True):

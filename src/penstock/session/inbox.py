@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, Literal, TypeAlias
 
+from penstock.model.limits import SETTLED_MAX
 from penstock.model.tick import Tick, tick_ms
 from penstock.protocol.frames import LATEST, Handed, Missing
 from penstock.session.last_values import LastValues
@@ -92,6 +93,7 @@ class Inbox:
         "reason",
         "receipts",
         "recent",
+        "settled",
         "size",
         "starts",
         "state",
@@ -122,6 +124,8 @@ class Inbox:
         """By best-effort pubend, the ticks of the last messages that arrived over connections before this one."""
         self.receipts: Final = Receipts(is_manual=wanted.is_manual) if wanted.durable else None
         """What was and what may be acknowledged, if the subscription is durable."""
+        self.settled: Final[dict[str, set[int]]] = {}
+        """By pubend, messages still to come that were acknowledged before under this name: nobody reads them again."""
         self.work: Final = Work(wanted.shared, member) if wanted.shared is not None else None
         """The messages of a group that this client has, if it is a member of one."""
         self.last_values = LastValues(wanted.selector, wanted.last_by, wanted.pubends) if wanted.last_by else None
@@ -157,6 +161,8 @@ class Inbox:
             return False
         if received.is_guaranteed:
             self.next_ticks[received.pubend] = received.tick + 1
+            if received.pubend in self.settled and self.was_settled(received):
+                return False
         else:
             self.recent[received.pubend].append(received.tick)
         self.queue.append(received)
@@ -200,6 +206,25 @@ class Inbox:
         if not received.is_guaranteed:
             return received.tick in self.former.get(received.pubend, ())
         return received.tick < self.next_ticks.get(received.pubend, 0)
+
+    def on_settled(self, pubend: str, ticks: Iterable[int]) -> None:
+        """The pubend keeps acknowledgements of these messages: those still to come are not for the application."""
+        position = self.next_ticks.get(pubend, 0)
+        ahead = {tick for tick in ticks if tick >= position}
+        if ahead:
+            known = {tick for tick in self.settled.get(pubend, ()) if tick >= position} | ahead
+            # On each of two connections a broker names as many as a pubend keeps, and no more.
+            self.settled[pubend] = known if len(known) <= 2 * SETTLED_MAX else ahead
+
+    def was_settled(self, received: Received) -> bool:
+        """Whether a message that has just come was acknowledged before under this name; asked once for each."""
+        ticks = self.settled[received.pubend]
+        if received.tick not in ticks:
+            return False
+        ticks.remove(received.tick)
+        if not ticks:
+            del self.settled[received.pubend]
+        return True
 
     def change_connection(self) -> None:
         """What comes next comes over another connection, perhaps by a slower way: then some of it came before."""

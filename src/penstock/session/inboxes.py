@@ -15,6 +15,8 @@ from penstock.protocol.frames import (
     Horizons,
     Join,
     Outcomes,
+    Settle,
+    Settled,
     Subscribe,
     Subscribed,
     Verdicts,
@@ -29,6 +31,8 @@ __all__ = ["MESSAGES_MAX", "Inboxes", "Reporting", "learn_names", "subscribe_fra
 
 MESSAGES_MAX: Final = 1_000
 """After this many messages of a durable subscription, acknowledge at once."""
+_LATE_MS: Final = 2**62
+"""A time by which everything is due."""
 _NONE: Final[frozenset[int]] = frozenset()
 _NUMBER: Final = struct.Struct(">I")
 _NUMBERS_MAX: Final = 10 * NAMES_MAX
@@ -39,11 +43,14 @@ class Reporting:
     """Acknowledges the durable subscriptions of a client that have moved since the last time.
 
     Only subscriptions in force are acknowledged; one that was requested again must wait until the broker knows it.
+    Positions are reported, and single messages named, after a pause; at once if somebody waits until they are kept.
     """
 
     def __init__(self, *, pause_ms: int) -> None:
         self._pause_ms = pause_ms
         self._moved: dict[int, Inbox] = {}
+        self._settling: dict[int, Inbox] = {}
+        """Subscriptions whose pubends are to keep single messages, or something that somebody waits for."""
         self._numbers: dict[str, int] = {}
 
     def on_names(self, names: Iterable[tuple[int, str]]) -> None:
@@ -57,40 +64,65 @@ class Reporting:
             return False
         is_new = inbox.number not in self._moved
         self._moved[inbox.number] = inbox
+        settle_ms = inbox.receipts.next_settling()
+        if settle_ms is not None:
+            is_new = is_new or inbox.number not in self._settling or not settle_ms
+            self._settling[inbox.number] = inbox
         return is_new or inbox.receipts.taken >= MESSAGES_MAX
 
     def drop(self, inbox: Inbox) -> None:
         """Forgets a subscription that is over."""
         self._moved.pop(inbox.number, None)
+        self._settling.pop(inbox.number, None)
 
     def on_disconnected(self) -> None:
         """The connection is gone; what was acknowledged on it will be acknowledged again."""
-        self._moved, self._numbers = {}, {}
+        self._moved, self._settling, self._numbers = {}, {}, {}
 
     def next_deadline(self) -> int | None:
         """When to acknowledge next."""
-        if not self._moved:
+        if not self._moved and not self._settling:
             return None
-        return min((_due_ms(inbox) for inbox in self._moved.values() if inbox.state == "ready"), default=None)
+        wishes = [_due_ms(inbox) for inbox in self._moved.values() if inbox.state == "ready"]
+        wishes += [_settle_ms(inbox) for inbox in self._settling.values() if inbox.state == "ready"]
+        return min(wishes, default=None)
 
-    def take(self, *, now_ms: int) -> list[Acknowledge]:
+    def take(self, *, now_ms: int) -> list[Acknowledge | Settle]:
         """The acknowledgements to send now."""
-        if not self._moved:
-            return []
-        due = [each for each in self._moved.values() if each.state == "ready" and _due_ms(each) <= now_ms]
-        frames: list[Acknowledge] = []
-        for inbox in due:
-            assert inbox.receipts is not None, "not durable"
-            if said := self.last(inbox):
-                frames += said
-                inbox.receipts.not_before_ms = now_ms + self._pause_ms
+        frames: list[Acknowledge | Settle] = []
+        if self._settling:
+            due = [each for each in self._settling.values() if each.state == "ready" and _settle_ms(each) <= now_ms]
+            for inbox in due:
+                assert inbox.receipts is not None, "not durable"
+                if said := self._settle(inbox, now_ms=now_ms):
+                    frames += said
+                    inbox.receipts.not_before_ms = now_ms + self._pause_ms
+                if inbox.receipts.next_settling() is None:
+                    del self._settling[inbox.number]
+        if self._moved:
+            due = [each for each in self._moved.values() if each.state == "ready" and _due_ms(each) <= now_ms]
+            for inbox in due:
+                assert inbox.receipts is not None, "not durable"
+                del self._moved[inbox.number]
+                if reported := self._report(inbox):
+                    frames += reported
+                    inbox.receipts.not_before_ms = now_ms + self._pause_ms
         return frames
 
-    def last(self, inbox: Inbox) -> list[Acknowledge]:
-        """The last acknowledgement before a subscription is withdrawn, however recent the previous one."""
+    def last(self, inbox: Inbox) -> list[Acknowledge | Settle]:
+        """The last acknowledgements before a subscription is withdrawn, however recent the previous ones."""
         self.drop(inbox)
         if inbox.receipts is None or inbox.state != "ready":
             return []
+        return [*self._settle(inbox, now_ms=_LATE_MS), *self._report(inbox)]
+
+    def _settle(self, inbox: Inbox, *, now_ms: int) -> list[Settle]:
+        assert inbox.receipts is not None, "not durable"
+        settlings = inbox.receipts.settlings(self._numbers, now_ms=now_ms)
+        return [Settle(inbox.number, self._numbers[each.pubend], each.below, each.ticks) for each in settlings]
+
+    def _report(self, inbox: Inbox) -> list[Acknowledge]:
+        assert inbox.receipts is not None, "not durable"
         risen = inbox.receipts.say(inbox.acknowledgeable(), self._numbers)
         return [Acknowledge(risen, inbox.number)] if risen else []
 
@@ -98,6 +130,14 @@ class Reporting:
 def _due_ms(inbox: Inbox) -> int:
     assert inbox.receipts is not None, "not durable"
     return 0 if inbox.receipts.taken >= MESSAGES_MAX else inbox.receipts.not_before_ms
+
+
+def _settle_ms(inbox: Inbox) -> int:
+    assert inbox.receipts is not None, "not durable"
+    if inbox.receipts.taken >= MESSAGES_MAX:
+        return 0
+    due_ms = inbox.receipts.next_settling()
+    return _LATE_MS if due_ms is None else due_ms
 
 
 class Inboxes:
@@ -161,6 +201,7 @@ class Inboxes:
         """
         del self._paused[inbox.number]
         inbox.state = "asked"
+        inbox.settled.clear()
         self._number(inbox)
         self.block_if_full({inbox.number: inbox})
 
@@ -194,6 +235,9 @@ class Inboxes:
 
     def subscribes(self) -> list[Subscribe | Join]:
         """The requests for all subscriptions, to send on a new connection."""
+        for inbox in self:
+            # It is told again, unless the name was forgotten meanwhile.
+            inbox.settled.clear()
         return [subscribe_frame(inbox) for inbox in self if inbox.last_values is None]
 
     def on_disconnected(self) -> dict[int, Inbox]:
@@ -232,9 +276,12 @@ class Inboxes:
         self.reporting.on_names(names)
         for inbox in self:
             if inbox.receipts is not None:
+                inbox.receipts.wake()
                 self.reporting.on_moved(inbox)
 
-    def deliver(self, numbers: bytes, received: Received, woken: dict[int, Inbox]) -> None:
+    def deliver(  # noqa: C901  # inlined, as a call for each message would cost as much as all of it
+        self, numbers: bytes, received: Received, woken: dict[int, Inbox]
+    ) -> None:
         """Delivers a message to the subscriptions with these numbers; ignores any withdrawn meanwhile."""
         # Inbox.push, inlined for one and for many: this is where a busy client spends its time.
         pubend = received.pubend
@@ -251,6 +298,8 @@ class Inboxes:
                         self.repeated += 1
                         return
                     next_ticks[pubend] = tick + 1
+                    if pubend in inbox.settled and inbox.was_settled(received):
+                        return
                 else:
                     if inbox.former and tick in inbox.former.get(pubend, ()):
                         self.repeated += 1
@@ -269,6 +318,8 @@ class Inboxes:
                         self.repeated += 1
                         continue
                     next_ticks[pubend] = tick + 1
+                    if pubend in inbox.settled and inbox.was_settled(received):
+                        continue
                 else:
                     if inbox.former and tick in inbox.former.get(pubend, ()):
                         self.repeated += 1
@@ -294,7 +345,7 @@ class Inboxes:
                 may_repeat = first.tick < inbox.next_ticks.get(pubend, 0)
             else:
                 may_repeat = bool(inbox.former) and not inbox.former.get(pubend, _NONE).isdisjoint(ticks)
-            if may_repeat:
+            if may_repeat or pubend in inbox.settled:
                 for message in received:
                     self.deliver(_NUMBER.pack(inbox.number), message, woken)
                 continue
@@ -304,6 +355,14 @@ class Inboxes:
                 inbox.recent[pubend].extend(ticks)
             inbox.queue.extend(received)
             inbox.size += size
+            woken[inbox.number] = inbox
+
+    def on_settled(self, frame: Settled, pubend: str, woken: dict[int, Inbox]) -> None:
+        """A pubend keeps what was acknowledged for a durable subscription, now or before it began."""
+        inbox = self._by_number.get(frame.number)
+        if inbox is not None and inbox.receipts is not None:
+            inbox.receipts.on_settled(pubend, frame.below, frame.ticks)
+            inbox.on_settled(pubend, frame.ticks)
             woken[inbox.number] = inbox
 
     def take_in(self, frame: Handed, woken: dict[int, Inbox]) -> int:

@@ -167,6 +167,7 @@ class Subscribing:
         if inbox is not None and inbox.state in ("asked", "ready"):
             inbox.on_subscribed(frame.selector, frame.pending, frame.starts)
             if inbox.receipts is not None:
+                inbox.receipts.wake()
                 self._inboxes.reporting.on_moved(inbox)
             self._moves.on_ready(inbox)
             changes.inboxes[inbox.number] = inbox

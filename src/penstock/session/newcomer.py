@@ -25,6 +25,7 @@ from penstock.protocol.frames import (
     PubendNames,
     PubendPlaces,
     Refused,
+    Settled,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
@@ -239,6 +240,9 @@ class Newcomer:
                 learn_names(self.pubends, names)
             case Horizons():
                 self._on_horizons(frame, self._pubend(frame.pubend), changes)
+            case Settled(number) if number in self.asked:
+                # It names what the streams here bring and the application has had; the old one may bring it, too.
+                self.asked[number].on_settled(self._pubend(frame.pubend), frame.ticks)
             case Subscribed(number) if number in self.asked:
                 self._on_subscribed(frame)
             case Refused(request, number, reason) if request == "subscribe" and number in self.asked:
@@ -250,7 +254,7 @@ class Newcomer:
                 self.fail("it cannot go on from the positions of this client")
             case Migrate(session):
                 self.outgoing.append(MoveFailed(session, "the client is just coming"))
-            case Heartbeat() | Subscribed() | Refused() | Unsubscribed():
+            case Heartbeat() | Subscribed() | Refused() | Unsubscribed() | Settled():
                 pass
             case _:
                 raise ProtocolError(f"a broker does not send {type(frame).__name__} to a client that comes")

@@ -391,6 +391,8 @@ class Resident:
             case f.Lost(number, first, last, numbers):
                 lost = LostTicks(self._pubend(number), first, last)
                 changes.missing += [lost] if self._inboxes.on_lost(lost, numbers) else []
+            case f.Settled():
+                self._inboxes.on_settled(frame, self._pubend(frame.pubend), changes.inboxes)
             case f.Outcomes():
                 self._inboxes.on_outcomes(frame, changes.inboxes)
             case f.Subscribed():
@@ -469,7 +471,7 @@ class Resident:
                 changes.inboxes[inbox.number] = inbox
         self._scan(now_ms=self._heard_ms)
 
-    def _last_words(self, inbox: Inbox, *, is_done: bool) -> list[f.Acknowledge]:
+    def _last_words(self, inbox: Inbox, *, is_done: bool) -> list[f.Acknowledge | f.Settle]:
         if inbox.receipts is not None and is_done:
             inbox.receipts.settle()
         return self._inboxes.reporting.last(inbox)

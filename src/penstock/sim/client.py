@@ -19,12 +19,13 @@ from penstock.session.address import Address
 from penstock.session.changes import Answer, Changes
 from penstock.session.errors import ClientError, RefusedError
 from penstock.session.inbox import Inbox, Wanted
+from penstock.session.receipts import Receipts
 from penstock.session.received import HandedOut, Received
 from penstock.session.session import Session
 from penstock.session.settings import Choice, ClientSettings
 from penstock.session.work import Said, Shared
 from penstock.sim.link import ClientLink, End
-from penstock.sim.records import Delivery, LostTicks, Published, SubscriptionRecord
+from penstock.sim.records import Acknowledged, Delivery, LostTicks, Published, SubscriptionRecord
 from penstock.sim.sending import Sending
 from penstock.sim.shell import Surroundings, VirtualShell
 from penstock.sim.witness import Witness
@@ -34,6 +35,10 @@ __all__ = ["SimClient", "address_of"]
 _HOME: Final = "home"
 """The host in the only address the application knows: it leads to the broker where the world placed the client."""
 _PORT: Final = 7000
+_LEFT: Final = 0.4
+"""Which share of messages are not acknowledged yet, at each opportunity, by who acknowledges single messages."""
+_AWAITED: Final = 0.5
+"""Of which share of those somebody waits to hear that they are kept."""
 _OPEN_AGAIN_US: Final = 500_000
 """How long an application that found no broker at first waits before it tries again."""
 
@@ -83,6 +88,9 @@ class SimClient:
         self._inboxes: dict[int, Inbox] = {}
         """Inboxes of the present life, by the numbers of their records."""
         self._kept_back: dict[tuple[int, str], deque[Received]] = {}
+        self._picking = Random(f"{around.seed}/picking/{name}")
+        self.awaited: list[tuple[int, str, int]] = []
+        """The acknowledged messages of which it waits to hear that they are kept, by subscription, pubend and tick."""
         self._line = 0
         self.session, self._shell = self._new_life()
 
@@ -159,6 +167,7 @@ class SimClient:
         missing: Missing = "fail",
         durable: str = "",
         habit: tuple[int, int] = (0, 1),
+        is_single: bool = False,
         pubends: tuple[str, ...] = (),
         shared: Shared | None = None,
         last_by: str = "",
@@ -167,15 +176,16 @@ class SimClient:
 
         It begins at the ticks in ``start``, by pubend, and elsewhere at ``otherwise``, by default with new messages. A
         durable subscription acknowledges by habit: all but the last ``habit[0]`` messages, at every ``habit[1]``-th
-        opportunity. With ``pubends`` it wants messages of these only. With ``shared`` it becomes a member of a group,
-        and ``on_handed`` gets its messages. With ``last_by``, the newest message of each value of that attribute comes
-        first.
+        opportunity. If ``is_single``, it leaves any messages, and acknowledges each of the others by itself. With
+        ``pubends`` it wants messages of these only. With ``shared`` it becomes a member of a group, and ``on_handed``
+        gets its messages. With ``last_by``, the newest message of each value of that attribute comes first.
         """
         number = len(self._records) + 1
         record = SubscriptionRecord(number, selector, dict(start or {}), otherwise=otherwise, missing=missing)
         record.durable, (record.lag, record.every) = durable, habit
         record.pubends = pubends
-        is_manual = bool(durable) and habit != (0, 1)
+        is_manual = bool(durable) and (is_single or habit != (0, 1))
+        record.is_manual, record.is_single = is_manual, is_single and is_manual
         wanted = Wanted(
             selector, record.asked, otherwise, missing, durable, is_manual, pubends, shared, last_by=last_by
         )
@@ -251,7 +261,7 @@ class SimClient:
         self.wanted.clear()
         self.forgetting.clear()
         self.witness.die()
-        self._inboxes, self._kept_back, self._line = {}, {}, 0
+        self._inboxes, self._kept_back, self.awaited, self._line = {}, {}, [], 0
         self._shell.end(loud=loud)
         self.session, self._shell = self._new_life()
 
@@ -302,6 +312,7 @@ class SimClient:
         self.witness.check_repeated(self.session.repeated)
         self.sending.collect(self.session)
         self.sending.flush(self.session)
+        self._hear_what_is_kept()
         self._acknowledge()
 
     def _on_said(self, line: int, frame: Frame) -> None:
@@ -347,14 +358,44 @@ class SimClient:
 
     def _acknowledge(self) -> None:
         """Acknowledge durable subscriptions, each by its habit."""
-        for (number, _), received in self._kept_back.items():
+        for (number, pubend), received in self._kept_back.items():
             record, inbox = self._records[number], self._inboxes[number]
             if number in self.wanted and self._opportunities % record.every == 0 and len(received) > record.lag:
+                assert inbox.receipts is not None
+                if record.is_single:
+                    self._acknowledge_some(record, inbox.receipts, received)
+                    self.session.on_moved(inbox)
+                    continue
                 while len(received) > record.lag:
                     last = received.popleft()
-                assert inbox.receipts is not None
-                inbox.receipts.acknowledge(last)
+                    record.done[pubend, last.tick] = self.clock.now_us
+                inbox.receipts.acknowledge_through(last)
                 self.session.on_moved(inbox)
+
+    def _acknowledge_some(self, record: SubscriptionRecord, receipts: Receipts, received: deque[Received]) -> None:
+        """Acknowledge single messages in any order; wait for some of them."""
+        chance = self._picking
+        for message in chance.sample(list(received), len(received)):
+            if len(received) <= record.lag or chance.random() < _LEFT:
+                continue
+            received.remove(message)
+            record.done[message.pubend, message.tick] = self.clock.now_us
+            receipts.acknowledge(message)
+            if chance.random() < _AWAITED:
+                self.awaited.append((record.number, message.pubend, message.tick))
+                receipts.wait_for(message.pubend, message.tick)
+
+    def _hear_what_is_kept(self) -> None:
+        """Record which of the acknowledged messages are kept, as the application is told that waits for it."""
+        awaited, self.awaited = self.awaited, []
+        for number, pubend, tick in awaited:
+            receipts = self._inboxes[number].receipts
+            assert receipts is not None
+            if receipts.is_kept(pubend, tick):
+                receipts.wait_no_more(pubend, tick)
+                self._records[number].kept.append(Acknowledged(self.clock.now_us, pubend, tick))
+            elif number in self.wanted:
+                self.awaited.append((number, pubend, tick))
 
     def _settled(self, frames: Iterator[Frame]) -> Iterator[Frame]:
         """Pass frames on, noting the acknowledgements of published messages among them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 from typing import Final
 
 from penstock.protocol.frames import LATEST, Missing
@@ -24,6 +25,8 @@ _ABSENCES_MS: Final = (20, 1_000, 6_000, 15_000, 100_000)
 _HABITS: Final = ((0, 1), (0, 1), (3, 1), (12, 1), (0, 7), (2, 40))
 """How many messages are left unacknowledged, and how many opportunities it takes for one acknowledgement."""
 _SLOWEST: Final = (0, 40)
+_SINGLE: Final = 0.4
+"""The share of lives that acknowledge single messages."""
 _NAMES_MAX: Final = 5
 _MISSING: Final[tuple[Missing, ...]] = ("fail", "earliest", "latest")
 _PURGE_MS: Final = 4_000
@@ -56,6 +59,8 @@ class Lives:
         self.clients = list(clients)
         self.names = {f"name-{number}": selector for number, selector in enumerate(selectors)}
         """Selectors by name, of all names that were not forgotten."""
+        # A child generator of its own, so that older seeds still do the same otherwise.
+        self._picking = Random(f"{world.seed}/lives/picking")
         self._draw_pubends = draw_pubends
         self._pubends = {name: draw_pubends() for name in self.names}
         """The pubends that each name wants; none for all."""
@@ -239,6 +244,13 @@ class Lives:
             ]
             if strange:
                 return f"durable subscription {name} does not want {strange[0]}, which keeps it"
+        return self._waiting()
+
+    def _waiting(self) -> str:
+        """Who waits to hear that a message is kept."""
+        for client in self.clients:
+            for number, pubend, tick in client.awaited:
+                return f"{client.name} waits until {pubend} {tick} of subscription {number} is kept"
         return ""
 
     def unclaimed(self) -> list[str]:
@@ -293,6 +305,7 @@ class Lives:
             missing=missing,
             durable=name,
             habit=habit or self._chance.choice(self._habits),
+            is_single=self._picking.random() < _SINGLE,
             pubends=self._pubends[name],
         )
 

@@ -11,8 +11,13 @@ begin obey these laws:
   when the world was last at rest;
 - **the last to come has it**: nobody is refused a name unless somebody else claimed it at about the same time; a client
   is refused for a position that is no longer kept only if it asked for that, and only if that is true;
-- **complete**: every message between the beginning and the end of a connection came on it; and every message between
-  the first beginning of the name and the position of its last owner came to some life.
+- **complete**: every message between the beginning and the end of a connection came on it, except those that were
+  acknowledged one by one under the name before, by its owner; and every message between the first beginning of the name
+  and the position of its last owner came to some life;
+- **kept**: a message of which somebody was told that its acknowledgement is kept comes to no life that claims the name
+  later;
+- **only what is done**: no position passes a message that the application got and has not acknowledged, and no single
+  message is named to a broker that it has not, if it acknowledges by hand.
 
 So messages that were not acknowledged come again, in order, and acknowledged ones do not. Each broken law is reported
 as a breach.
@@ -20,8 +25,9 @@ as a breach.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from penstock.model.tick import Tick, format_tick
@@ -43,6 +49,8 @@ class Life(NamedTuple):
     """Pubend and tick of every message that came to it."""
     lost: Sequence[LostTicks] = ()
     """The ticks that its client was told are lost."""
+    came: Mapping[tuple[str, int], int] = MappingProxyType({})
+    """When each message came."""
 
     @property
     def is_last(self) -> bool:
@@ -79,8 +87,11 @@ def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_la
         begun.sort(key=lambda each: each.start.confirmed_us)
         yield from _skipped(pubend, begun, lives)
         yield from _again(pubend, begun, lives)
+        named = _named(pubend, begun, lives)
         for each in begun:
-            yield from _incomplete(pubend, each, owed.get(pubend, ()), may_lapse)
+            yield from _incomplete(pubend, each, owed.get(pubend, ()), named, may_lapse)
+        yield from _kept_again(pubend, lives)
+        yield from _passed(pubend, lives)
         yield from _got_by_nobody(pubend, begun, lives, owed.get(pubend, ()), may_lapse)
 
 
@@ -138,6 +149,7 @@ def _skipped(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Ite
 def _acknowledged(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life], before_us: int) -> int:
     """The highest position that was acknowledged under the name before a time, by its owner at that moment.
 
+    What a life acknowledges at the moment when it is told where it begins follows from that, and says nothing about it.
     This includes lives that were never told where they begin: one that moves learns that from its new broker, and may
     lose the name to its old one before it has settled there.
     """
@@ -146,7 +158,7 @@ def _acknowledged(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life], b
             ack.tick
             for life in lives
             for ack in life.record.acknowledged
-            if ack.pubend == pubend and ack.sent_us <= before_us and not _is_overtaken(life, ack.sent_us, begun)
+            if ack.pubend == pubend and ack.sent_us < before_us and not _is_overtaken(life, ack.sent_us, begun)
         ),
         default=0,
     )
@@ -191,9 +203,67 @@ def _again(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Itera
                 break
 
 
-def _incomplete(pubend: str, begun: _Begun, owed: Sequence[int], may_lapse: bool) -> Iterator[Breach]:
+def _named(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> dict[int, int]:
+    """The single messages that were named by the owner of the name, each with the time of the first time."""
+    named: dict[int, int] = {}
+    for life in lives:
+        for each in life.record.named:
+            is_first = each.pubend == pubend and each.sent_us < named.get(each.tick, _NEVER_US)
+            if is_first and not _is_overtaken(life, each.sent_us, begun):
+                named[each.tick] = each.sent_us
+    return named
+
+
+def _kept_again(pubend: str, lives: Sequence[Life]) -> Iterator[Breach]:
+    """The messages that came to a life which claimed the name when somebody knew that they do not come again."""
+    kept: dict[int, int] = {}
+    for life in lives:
+        for each in life.record.kept:
+            if each.pubend == pubend:
+                kept[each.tick] = min(each.sent_us, kept.get(each.tick, _NEVER_US))
+    for life in lives:
+        for (where, tick), came_us in life.came.items():
+            if where != pubend or tick not in kept:
+                continue
+            # While a client moves, it may come by the line that knew nothing of it yet.
+            asked_us = [each.asked_us for each in life.record.visits if (each.ended_us or _NEVER_US) >= came_us]
+            if asked_us and kept[tick] < min(asked_us) <= came_us:
+                yield Breach(
+                    is_loss=False,
+                    what=f"{life.client}: subscription {life.record.number} ({life.record.durable}) got {pubend} "
+                    f"{_tick(tick)}, of which the acknowledgement was kept before",
+                )
+
+
+def _passed(pubend: str, lives: Sequence[Life]) -> Iterator[Breach]:
+    """The messages that a broker was told are done while the application was not done with them."""
+    for life in lives:
+        record = life.record
+        if not record.is_manual:
+            continue
+        who = f"{life.client}: subscription {record.number} ({record.durable})"
+        # The first time at which each message was said to be done: by a position, or by itself.
+        rises: list[tuple[int, int]] = []
+        for ack in record.acknowledged:
+            if ack.pubend == pubend and (not rises or ack.tick > rises[-1][0]):
+                rises.append((ack.tick, ack.sent_us))
+        for where, tick in life.came:
+            place = bisect_right(rises, (tick, _NEVER_US))
+            done_us = record.done.get((pubend, tick), _NEVER_US)
+            if where == pubend and place < len(rises) and rises[place][1] < done_us:
+                yield Breach(is_loss=True, what=f"{who} acknowledged a position above {pubend} {_tick(tick)}, not done")
+        for each in record.named:
+            if each.pubend == pubend and each.sent_us < record.done.get((pubend, each.tick), _NEVER_US):
+                yield Breach(is_loss=True, what=f"{who} acknowledged {pubend} {_tick(each.tick)}, which is not done")
+
+
+def _incomplete(
+    pubend: str, begun: _Begun, owed: Sequence[int], named: Mapping[int, int], may_lapse: bool
+) -> Iterator[Breach]:
     reached = begun.life.record.reached_in(begun.visit)
     for tick in _between(owed, begun.start.tick, reached.get(pubend, 0)):
+        if named.get(tick, _NEVER_US) <= begun.start.confirmed_us:
+            continue
         if (pubend, tick) not in begun.life.got and not (may_lapse and _was_told(begun.life, pubend, tick)):
             yield Breach(
                 is_loss=True, what=f"{_told(begun)} misses {pubend} {_tick(tick)}, though it went on behind it"

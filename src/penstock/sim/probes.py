@@ -57,6 +57,10 @@ PROBES: Final[Mapping[str, str]] = {
     "long_absences": "a client was away for longer than anything but its durable positions is kept",
     "durables_moved": "a client came back to its durable name at another broker",
     "durables_resumed": "a client whose process lived went on with a durable subscription",
+    "settled": "a pubend was told of what is acknowledged, and was to answer when that is kept",
+    "settled_single": "a client named a single message as acknowledged, before others that were not",
+    "settled_awaited": "an application was told that a message which it had acknowledged is kept",
+    "settled_told": "a host was told of messages that were acknowledged before a subscription began",
     "came_again": "a message came again to a later life of a durable name, as it was not acknowledged",
     "to_some_pubends": "a message came to a subscription that wants some pubends only",
     "pubends_missing": "a subscription was confirmed though it names a pubend that nobody has",
@@ -105,6 +109,8 @@ def _of_durables(client: SimClient) -> Counter[str]:
     records = [each for each in client.subscriptions.values() if each.durable]
     return Counter(
         owners_ended=sum("was taken over" in each.refused for each in records),
+        settled_single=sum(len(each.named) for each in records),
+        settled_awaited=sum(len(each.kept) for each in records),
         durables_resumed=sum(bool(session.stated) for each in records for session in each.visits),
     )
 

@@ -172,6 +172,16 @@ class SubscriptionRecord:
     """The positions it acknowledged under its name, in order."""
     settled: dict[str, Acknowledged] = field(default_factory=dict)
     """Positions it had acknowledged when the world was last at rest: no broker may forget them."""
+    is_manual: bool = False
+    """Whether only what its application acknowledges counts."""
+    is_single: bool = False
+    """Whether its application acknowledges single messages, in any order."""
+    done: dict[tuple[str, int], int] = field(default_factory=dict)
+    """When its application acknowledged each message, by pubend and tick, if it is manual."""
+    named: list[Acknowledged] = field(default_factory=list)
+    """The single messages that it told brokers of, beyond its positions, in order."""
+    kept: list[Acknowledged] = field(default_factory=list)
+    """The messages of which its application was told that they do not come again, with the time of that."""
     visits: list[Visit] = field(default_factory=list)
     given_up: dict[str, int] = field(default_factory=dict)
     """When it was refused: by pubend at which it had not begun, the tick below which the log had been given up."""

@@ -181,6 +181,7 @@ class _Court:
                 self._add_problem(f"{client.name}: {breach}")
         names: dict[tuple[str, int], list[Life]] = {}
         for client, by_subscription in got:
+            times = _times(client)
             for record in client.subscriptions.values():
                 if not record.refused_rightly:
                     self._verdict.lost += 1
@@ -189,7 +190,8 @@ class _Court:
                     )
                 if record.durable:
                     ticks = {self._tick_of[place] for place in by_subscription[record.number]}
-                    life = Life(client.name, record, ticks, client.lost)
+                    came = {where: us for where, us in times.get(record.number, {}).items() if where in ticks}
+                    life = Life(client.name, record, ticks, client.lost, came)
                     names.setdefault(self._generation(record), []).append(life)
                 else:
                     self._check_starts(client, record)
@@ -437,6 +439,14 @@ class _Court:
     def _add_problem(self, text: str) -> None:
         if len(self._verdict.problems) < _PROBLEMS_MAX:
             self._verdict.problems.append(text)
+
+
+def _times(client: SimClient) -> dict[int, dict[tuple[str, int], int]]:
+    """When each message came, by subscription, pubend and tick."""
+    came: dict[int, dict[tuple[str, int], int]] = {}
+    for each in client.deliveries:
+        came.setdefault(each.subscription, {}).setdefault((each.pubend, each.tick), each.received_us)
+    return came
 
 
 def _selects(record: SubscriptionRecord, attributes: dict[str, AttributeValue]) -> bool:

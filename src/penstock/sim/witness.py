@@ -178,6 +178,10 @@ class Witness:
             case f.Acknowledge(positions, number) if number in self._records:
                 acknowledged = self._records[number].acknowledged
                 acknowledged += [Acknowledged(now_us, heard.names[pubend], tick) for pubend, tick in positions]
+            case f.Settle(number, pubend, below, ticks) if number in self._records:
+                name = heard.names[pubend]
+                self._records[number].acknowledged.append(Acknowledged(now_us, name, below))
+                self._records[number].named += [Acknowledged(now_us, name, tick) for tick in ticks]
             case f.MoveFailed(_, reason):
                 self._note(f"stays: {reason}")
                 self.failures.append(reason)

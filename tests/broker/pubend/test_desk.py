@@ -27,6 +27,8 @@ from penstock.protocol.stream_frames import (
     StreamListed,
     StreamOpen,
     StreamOpened,
+    StreamSettle,
+    StreamSettled,
     StreamTaken,
 )
 
@@ -539,3 +541,70 @@ def test_after_a_restart_a_name_is_away_until_somebody_speaks_of_it() -> None:
     Office(values).claim(5, selector="x = 1")
     (entry,) = listed(Office(values), NOW_MS)
     assert (entry.silent_ms, entry.is_away, entry.selector) == (-1, True, "x = 1")
+
+
+# --- what was acknowledged, message by message
+
+
+def settle(office: Office, below: int, *ticks: int, ownership: int = 7, host: str = "sb") -> list[Answer]:
+    """What is said at once, and at the end of the turn."""
+    frame = StreamSettle("p", host, 3, "D", ownership, below, ticks)
+    return office.desk.settle(frame, now_ms=NOW_MS) + office.desk.finish()
+
+
+def test_what_was_acknowledged_is_answered_when_it_is_durable() -> None:
+    office = Office()
+    office.claim(7, tick=OLDEST)
+    assert settle(office, OLDEST + 5, OLDEST + 9, OLDEST + 7) == []
+    assert settle(office, OLDEST + 5, OLDEST + 9) == [], "again, and it is not durable yet"
+    kept = StreamSettled("p", "sb", 3, "D", 7, OLDEST + 5, (OLDEST + 9, OLDEST + 7))
+    again = StreamSettled("p", "sb", 3, "D", 7, OLDEST + 5, (OLDEST + 9,))
+    assert office.sync() == [kept, again]
+    assert settle(office, OLDEST + 5, OLDEST + 9) == [again], "nothing is left to be made durable"
+    assert office.commits.take() is None
+    assert Office(office.values).register.get("D") == Named(OLDEST + 5, 7, "sb", settled=[OLDEST + 7, OLDEST + 9])
+
+
+def test_a_repetition_waits_for_the_commit_that_has_it() -> None:
+    office = Office()
+    office.claim(7, tick=OLDEST)
+    settle(office, OLDEST, OLDEST + 9)
+    commit = office.commits.take()
+    assert commit is not None
+    assert settle(office, OLDEST, OLDEST + 9) == [], "another frame, while the first one is on its way to the disk"
+    office.commits.on_committed(commit.number)
+    assert len(office.desk.on_committed(commit.number)) == 2
+
+
+def test_only_the_owner_settles_and_only_messages_that_were_sent() -> None:
+    office = Office()
+    office.claim(7, tick=OLDEST)
+    assert settle(office, OLDEST + 5, OLDEST + 9, ownership=8) == [StreamTaken("p", "sb", "D", 7)]
+    assert settle(office, OLDEST + 5, OLDEST + 9, host="tb") == [StreamTaken("p", "tb", "D", 7)]
+    office.register.forget("D")
+    (gone,) = settle(office, OLDEST + 5, OLDEST + 9)
+    assert isinstance(gone, StreamTaken)
+    office.claim(9, tick=OLDEST)
+    settle(office, LATEST, 2**61, ownership=9)
+    assert office.sync() == [StreamSettled("p", "sb", 3, "D", 9, office.log.last_tick + 1, ())]
+
+
+def test_a_later_owner_is_told_what_is_done_from_where_it_begins() -> None:
+    office = Office()
+    office.claim(7, tick=OLDEST)
+    settle(office, OLDEST + 5, OLDEST + 7, OLDEST + 9)
+    office.sync()
+    (opened, _) = office.claim(8, "tb")
+    assert opened == StreamOpened("p", "tb", 1, OLDEST + 5, 8, settled=(OLDEST + 7, OLDEST + 9))
+    (opened, _) = office.claim(9, "sb", 2, tick=OLDEST + 8, resumes=True)
+    assert opened == StreamOpened("p", "sb", 2, OLDEST + 8, 9, settled=(OLDEST + 9,))
+
+
+def test_answers_that_wait_for_a_disk_are_bounded() -> None:
+    office = Office()
+    office.claim(7, tick=OLDEST)
+    ticks = tuple(OLDEST + number for number in range(1_000))
+    for _ in range(300):
+        settle(office, OLDEST, *ticks)
+    assert len(office.sync()) == 99, "more are not answered, and the client says it again"
+    assert len(settle(office, OLDEST, *ticks)) == 1

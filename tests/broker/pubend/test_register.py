@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.broker.durable import SetValue
 from penstock.broker.pubend.register import Named, Register
+from penstock.model.limits import SETTLED_MAX
 from penstock.protocol.status import DurableStatus
 
 
@@ -219,3 +220,63 @@ def test_names_are_counted_by_who_made_them_over_claims_forgetting_and_restarts(
     again = restarted(*changes, forgotten)
     for each in (register, again):
         assert [each.names_of(client) for client in ("alice", "bob", "")] == [1, 1, 0]
+
+
+# --- single messages
+
+
+def test_single_messages_are_kept_over_restarts_and_by_whoever_comes_later() -> None:
+    register = Register("p", {})
+    register.claim("D", 5, "sb", 100)
+    assert register.settle("D", (130, 110, 100)) == (130, 110, 100)
+    assert register.settle("D", (110,)) == (110,), "again"
+    (change,) = register.take_changes()
+    again = restarted(change)
+    assert again.get("D") == Named(100, 5, "sb", settled=[100, 110, 130])
+    again.claim("D", 6, "tb", 500)
+    assert again.get("D") == Named(100, 6, "tb", settled=[100, 110, 130])
+    assert again.status()["D"].settled == 3
+
+
+def test_a_position_drops_the_single_messages_below_it() -> None:
+    register = Register("p", {})
+    register.claim("D", 5, "sb", 100)
+    register.settle("D", (110, 120, 130))
+    register.take_changes()
+    register.move("D", 5, "sb", 120)
+    assert register.get("D") == Named(120, 5, "sb", settled=[120, 130])
+    assert register.settle("D", (119, 140)) == (140,), "what is below the position counts anyway"
+    register.check_invariants()
+
+
+def test_at_the_bound_no_more_are_taken_until_the_position_moves() -> None:
+    register = Register("p", {})
+    register.claim("D", 5, "sb", 100)
+    register.settle("D", range(101, 100 + SETTLED_MAX))
+    assert register.settle("D", (5_000, 5_001, 101)) == (5_000, 101)
+    assert register.settle("D", (5_001,)) == ()
+    register.move("D", 5, "sb", 102)
+    assert register.settle("D", (5_001,)) == (5_001,)
+    register.check_invariants()
+
+
+def test_a_forgotten_name_has_no_single_messages() -> None:
+    register = Register("p", {})
+    register.claim("D", 5, "sb", 100)
+    register.settle("D", (110,))
+    register.forget("D")
+    assert register.take_changes() == []
+    register.claim("D", 6, "sb", 100)
+    assert register.get("D") == Named(100, 6, "sb")
+
+
+def test_an_entry_of_an_earlier_version_has_no_single_messages() -> None:
+    entry = msgspec.msgpack.encode((100, 5, "sb", "", "x = 1"))
+    assert Register("p", {"durable/p/D": entry}).get("D") == Named(100, 5, "sb", selector="x = 1")
+
+
+def test_too_many_single_messages_in_an_entry_are_the_first_ones() -> None:
+    entry = msgspec.msgpack.encode((100, 5, "sb", "", "", [*range(5_000, 100, -1), 101]))
+    register = Register("p", {"durable/p/D": entry})
+    register.check_invariants()
+    assert register.status()["D"].settled == SETTLED_MAX

@@ -71,6 +71,8 @@ class HostSubscription:
     """If it is durable: the ticks of the latest messages that were sent and are not acknowledged, by pubend."""
     opened: dict[str, int] = field(default_factory=dict)
     """The ticks that pubends have answered with, if they were asked."""
+    settled: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """By pubend, messages that were acknowledged before it begins there, until its client is told."""
     fresh: dict[str, None] = field(default_factory=dict)
     """If it is durable: the pubends at which the name is new."""
     is_denied: bool = False

@@ -16,7 +16,7 @@ from penstock.broker.host.edge import NEVER, Edge, HostSubscription
 from penstock.broker.host.edges import Edges
 from penstock.broker.peers import Guest, Peer, PeerKind
 from penstock.broker.rooms import Rooms
-from penstock.protocol.frames import Acknowledge, Horizons
+from penstock.protocol.frames import Acknowledge, Horizons, Settle, Settled
 
 __all__ = ["ClientPositions"]
 
@@ -92,6 +92,9 @@ class ClientPositions:
                 number = self._edges.edges[pubend].number
                 numbers = subscription.number.to_bytes(4)
                 present = self._edges.edges[pubend].stream.heard + 1
+                if settled := subscription.settled.pop(pubend, ()):
+                    # Control overtakes data: it arrives before any message of this subscription.
+                    self._connections.say(peer, Settled(subscription.number, number, 0, settled))
                 self._connections.carry(peer, Horizons(number, tick, numbers, is_only=True, present=present))
             if pubend in subscription.early and pubend in subscription.opened and pubend in self._edges.edges:
                 self._acknowledge_durable(subscription, self._edges.edges[pubend], subscription.early.pop(pubend))
@@ -116,6 +119,26 @@ class ClientPositions:
                     # Until the pubend has granted the name, the position may be another client's. This one will not
                     # repeat its acknowledgement, so it is kept until then.
                     hosted.early[pubend] = max(tick, hosted.early.get(pubend, 0))
+
+    def settle(self, peer: Peer, frame: Settle) -> tuple[str, HostSubscription, int, tuple[int, ...]] | None:
+        """Takes what a client says a durable subscription is done with at one pubend.
+
+        Returns what the pubend is to be told, with the pubend and the subscription; None if it must be said again once
+        the subscription has begun there.
+        """
+        assert peer.guest is not None
+        hosted = self._edges.durables.get((peer.connection, frame.number))
+        if hosted is None:
+            return None
+        self.acknowledge(peer, Acknowledge(((frame.pubend, frame.below),), frame.number))
+        pubend = dict(self._pubends.numbered()).get(frame.pubend, "")
+        edge = self._edges.edges.get(pubend)
+        if edge is None or pubend not in hosted.opened:
+            return None
+        # As for positions: no client can have more than was sent.
+        end = max(edge.stream.horizon, hosted.starts.get(pubend, 0))
+        ticks = tuple(tick for tick in frame.ticks if tick < end)
+        return pubend, hosted, hosted.acknowledged.get(pubend, 0), ticks
 
     def _acknowledge_durable(self, hosted: HostSubscription, edge: Edge, tick: int) -> None:
         pubend = edge.pubend

@@ -5,6 +5,7 @@ A request that changes the durable register is answered when the change is durab
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
@@ -26,6 +27,8 @@ from penstock.protocol.stream_frames import (
     DurableEntry,
     StreamList,
     StreamListed,
+    StreamSettle,
+    StreamSettled,
     StreamTaken,
 )
 from penstock.work.group import Group
@@ -44,7 +47,10 @@ _AWAY_REPORTS: Final = 25
 _GONE: Final = LATEST
 """The ownership of a name that was forgotten: higher than all claims."""
 
-Answer: TypeAlias = StreamOpened | StreamForgotten | StreamTaken | StreamListed
+_SETTLED_TICKS_MAX: Final = 100_000
+"""Ticks in answers that wait for a commit, all together: hosts whose answers would be more have to ask again."""
+
+Answer: TypeAlias = StreamOpened | StreamForgotten | StreamTaken | StreamListed | StreamSettled
 """A word of a pubend to a host, which both are named in it."""
 
 
@@ -73,7 +79,21 @@ class PubendDesk:
         self._registers = registers
         self._replies: deque[_Reply] = deque()
         self._forgotten: deque[tuple[str, int]] = deque(maxlen=_FORGOTTEN_MAX)
-        names = ("opened", "durables_claimed", "durables_taken", "durables_forgotten", "durables_denied")
+        self._settled: list[StreamSettled] = []
+        """What was settled in this turn: its answers wait for the turn's commit."""
+        self._settled_ticks = 0
+        """Ticks in all answers of this kind that wait."""
+        self._durable = 0
+        """The last commit whose values are durable."""
+        names = (
+            "opened",
+            "durables_claimed",
+            "durables_taken",
+            "durables_forgotten",
+            "durables_denied",
+            "settled",
+            "settled_told",
+        )
         self.counts = dict.fromkeys(names, 0)
 
     def open(self, frame: StreamOpen, *, now_ms: int) -> tuple[int | None, list[Answer]]:
@@ -116,7 +136,11 @@ class PubendDesk:
             claimed.made_by = (frame.host, frame.ticket)
         # Also when it asks again, with the same number or a higher one, because the answer got lost.
         is_new = claimed.made_by == (frame.host, frame.ticket)
-        answer = StreamOpened(frame.pubend, frame.host, frame.ticket, tick, frame.ownership, is_new=is_new)
+        settled = tuple(claimed.settled[bisect_left(claimed.settled, tick) :])
+        self.counts["settled_told"] += bool(settled)
+        answer = StreamOpened(
+            frame.pubend, frame.host, frame.ticket, tick, frame.ownership, is_new=is_new, settled=settled
+        )
         self._replies.append(_Reply(commit, answer))
         if former:
             self.counts["durables_taken"] += 1
@@ -220,6 +244,7 @@ class PubendDesk:
             is_exact,
             log.bytes_from(named.tick),
             named.selector,
+            settled=len(named.settled),
         )
 
     def move(self, pubend: str, name: str, ownership: int, tick: int, host: str, *, now_ms: int) -> list[Answer]:
@@ -232,11 +257,43 @@ class PubendDesk:
             return []
         return [StreamTaken(pubend, host, name, _GONE if known is None else known.ownership)]
 
+    def settle(self, frame: StreamSettle, *, now_ms: int) -> list[Answer]:
+        """Takes what was acknowledged under a name; the answer comes when that is durable, see ``finish``."""
+        log, register = self._logs[frame.pubend], self._registers[frame.pubend]
+        owner = (frame.durable, frame.ownership)
+        lost = self.move(frame.pubend, *owner, frame.below, frame.host, now_ms=now_ms)
+        if lost:
+            return lost
+        # A message that is not durable yet has come to nobody.
+        ticks = register.settle(frame.durable, [tick for tick in frame.ticks if tick <= log.promised])
+        known = register.get(frame.durable)
+        assert known is not None
+        if self._settled_ticks + len(ticks) < _SETTLED_TICKS_MAX:
+            self._settled_ticks += 1 + len(ticks)
+            self._settled.append(StreamSettled(frame.pubend, frame.host, frame.ticket, *owner, known.tick, ticks))
+        self.counts["settled"] += 1
+        return []
+
+    def finish(self) -> list[Answer]:
+        """Makes what was settled in this turn durable, in one commit; returns the answers that need not wait."""
+        if not self._settled:
+            return []
+        for change in self.changes():
+            self._commits.add(change)
+        # If it is a repetition, the change may be in any commit before this one.
+        self._replies += [_Reply(self._commits.last, answer) for answer in self._settled]
+        self._settled = []
+        return self.on_committed(self._durable)
+
     def on_committed(self, number: int) -> list[Answer]:
         """Commits up to this number are durable: returns the answers that waited for them."""
+        self._durable = number
         answers: list[Answer] = []
         while self._replies and self._replies[0].commit <= number:
-            answers.append(self._replies.popleft().answer)
+            answer = self._replies.popleft().answer
+            if isinstance(answer, StreamSettled):
+                self._settled_ticks -= 1 + len(answer.ticks)
+            answers.append(answer)
         return answers
 
     def changes(self) -> list[SetValue]:

@@ -1,16 +1,17 @@
 """The durable register of one pubend: the names of durable subscriptions, their positions, and who owns them.
 
-A durable subscription is nothing but its position at every pubend, kept here under its name, so it can come back at any
-broker after any absence. Where clients authenticate, it belongs to the client that created it. Its position holds the
-log. Claims on a name carry ownership numbers: the highest owns it, and positions reported by others no longer count.
-Everything is durable before it is answered. A name whose stored entry is damaged stays, and holds the whole log: its
-subscriber must hear of it, and not begin as if the name were new.
+A durable subscription is nothing but its position at every pubend, and the messages after it that were acknowledged one
+by one, kept here under its name: so it can come back at any broker after any absence. Where clients authenticate, it
+belongs to the client that created it. Its position holds the log. Claims on a name carry ownership numbers: the highest
+owns it, and what others report no longer counts. Everything is durable before it is answered. A name whose stored entry
+is damaged stays, and holds the whole log: its subscriber must hear of it, and not begin as if the name were new.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Final, TypeAlias
@@ -18,6 +19,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from penstock.broker.durable import SetValue
+from penstock.model.limits import SETTLED_MAX
 from penstock.protocol.status import DurableStatus
 
 __all__ = ["MaySee", "Named", "Register", "decode_named"]
@@ -47,18 +49,21 @@ class Named:
     """What it last wanted, for people to read; empty if that is not known."""
     heard_ms: int = field(default=-1, compare=False)
     """When a host last spoke of it; -1 if none did since the start."""
+    settled: list[int] = field(default_factory=list)
+    """The ticks at or above the position that were acknowledged one by one, ascending; at most ``SETTLED_MAX``."""
     is_damaged: bool = False
     """Whether its stored entry was damaged: where it was is unknown until somebody claims it again."""
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """An entry as stored; those of earlier versions lack the client, or the selector."""
+    """An entry as stored; those of earlier versions lack the client, the selector, or the settled ticks."""
 
     tick: int
     ownership: int
     host: str
     client: str = ""
     selector: str = ""
+    settled: tuple[int, ...] = ()
 
 
 _decode: Final = msgspec.msgpack.Decoder(_Stored).decode
@@ -67,7 +72,14 @@ _decode: Final = msgspec.msgpack.Decoder(_Stored).decode
 def decode_named(value: bytes) -> Named:
     """Decodes a stored entry; raises ``ValueError`` if these are not the bytes of one."""
     stored = _decode(value)
-    return Named(stored.tick, stored.ownership, stored.host, stored.client, selector=stored.selector)
+    return Named(
+        stored.tick,
+        stored.ownership,
+        stored.host,
+        stored.client,
+        selector=stored.selector,
+        settled=sorted(set(stored.settled))[:SETTLED_MAX],
+    )
 
 
 class Register:
@@ -140,8 +152,27 @@ class Register:
             return False
         if tick > known.tick:
             known.tick = tick
+            del known.settled[: bisect_left(known.settled, tick)]
             self._dirty[name] = None
         return True
+
+    def settle(self, name: str, ticks: Iterable[int]) -> tuple[int, ...]:
+        """Takes single messages that the owner of a name has acknowledged; returns those that are kept.
+
+        Those below the position count anyway. At the bound no more are taken, until the position moves.
+        """
+        known = self._names[name]
+        kept: list[int] = []
+        for tick in ticks:
+            place = bisect_left(known.settled, tick)
+            is_known = place < len(known.settled) and known.settled[place] == tick
+            if tick < known.tick or (not is_known and len(known.settled) >= SETTLED_MAX):
+                continue
+            if not is_known:
+                known.settled.insert(place, tick)
+                self._dirty[name] = None
+            kept.append(tick)
+        return tuple(kept)
 
     def forget(self, name: str) -> SetValue | None:
         """Deletes a name and releases what it held; None if the name is unknown."""
@@ -173,9 +204,15 @@ class Register:
         """Figures by name, of the subscriptions that may be seen: those furthest behind, if there are many."""
         seen = [(name, each) for name, each in self._names.items() if may_see is None or may_see(name, each.client)]
         furthest = sorted(seen, key=lambda each: each[1].tick)[:_SHOWN_MAX]
-        return {name: DurableStatus(each.tick, each.host, each.client) for name, each in furthest}
+        return {name: DurableStatus(each.tick, each.host, each.client, len(each.settled)) for name, each in furthest}
 
     def _change(self, name: str, named: Named) -> SetValue:
-        return SetValue(
-            self._prefix + name, _encode((named.tick, named.ownership, named.host, named.client, named.selector))
-        )
+        owner = (named.ownership, named.host)
+        return SetValue(self._prefix + name, _encode((named.tick, *owner, named.client, named.selector, named.settled)))
+
+    def check_invariants(self) -> None:
+        """Fails if what was acknowledged one by one is not in order, or too much."""
+        for named in self._names.values():
+            assert len(named.settled) <= SETTLED_MAX
+            assert named.settled == sorted(set(named.settled))
+            assert not named.settled or named.settled[0] >= named.tick
