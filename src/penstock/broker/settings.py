@@ -10,6 +10,7 @@ from penstock.balancing.settings import BalancingSettings
 from penstock.broker.access import Access
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.errors import MisuseError
+from penstock.model.limits import NAME_CHARS_MAX
 from penstock.model.names import is_plain_name
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
@@ -37,6 +38,9 @@ class BrokerSettings:
     """The named streams that publishers of this broker write to; empty for a broker that hosts no publishers."""
     best_effort: tuple[str, ...] = ()
     """The pubends that guarantee nothing and keep nothing; the others need a durable log."""
+    last_values: tuple[tuple[str, str], ...] = ()
+    """Guaranteed pubends that keep the newest message of each key beyond their logs, each with the attribute whose
+    values are the keys."""
     neighbours: tuple[str, ...] = ()
     """The brokers it has links with, whichever end dials."""
     members: tuple[str, ...] = ()
@@ -95,6 +99,10 @@ class BrokerSettings:
     """The size of a pubend's log at which the policy decides."""
     retain_policy: str = "hold"
     """``hold``: publishers wait until subscribers have caught up; ``lapse``: the oldest is dropped, with an alarm."""
+    last_values_max: int = 100_000
+    """Messages that each pubend with ``last_values`` keeps beyond its log; above this, the oldest are dropped."""
+    last_bytes_max: int = 64 * _MEBIBYTE
+    """Bytes of messages that each pubend with ``last_values`` keeps beyond its log."""
     dead_letters: str = ""
     """The pubend to which groups give up messages, anywhere in the overlay; empty for none. The same at all brokers."""
     congestion: CongestionSettings = field(default_factory=CongestionSettings)
@@ -173,6 +181,8 @@ class BrokerSettings:
             "catch_ups_max",
             "grace_ms",
             "retain_bytes_max",
+            "last_values_max",
+            "last_bytes_max",
             "migration_ms",
         ):
             if getattr(self, each) <= 0:
@@ -191,6 +201,7 @@ class BrokerSettings:
     def _check_streams(self) -> None:
         if foreign := [name for name in self.best_effort if name not in self.pubends]:
             raise SettingsError(f"best_effort names {', '.join(foreign)}, not among the pubends of broker {self.name}")
+        self._check_last_values()
         if self.lease_ms < 2 * self.silence_ms:
             raise SettingsError(f"lease_ms {self.lease_ms} is less than two silences of {self.silence_ms} ms")
         for each in ("retain_ms", "retain_bytes"):
@@ -200,6 +211,22 @@ class BrokerSettings:
             raise SettingsError(f"retain_bytes {self.retain_bytes} is more than the maximum {self.retain_bytes_max}")
         if self.retain_policy not in {"hold", "lapse"}:
             raise SettingsError(f"retain_policy {self.retain_policy!r} is neither 'hold' nor 'lapse'")
+
+    def _check_last_values(self) -> None:
+        seen: set[str] = set()
+        for pubend, attribute in self.last_values:
+            if pubend not in self.pubends:
+                raise SettingsError(f"last_values names {pubend}, not among the pubends of broker {self.name}")
+            if pubend in self.best_effort:
+                raise SettingsError(f"last_values needs a guaranteed pubend, and {pubend} is best effort")
+            if pubend in seen:
+                raise SettingsError(f"last_values names pubend {pubend} twice")
+            if not 0 < len(attribute) <= NAME_CHARS_MAX or not attribute.isprintable():
+                raise SettingsError(
+                    f"last_values {attribute!r} of pubend {pubend} is not the name of an attribute: "
+                    f"1 to {NAME_CHARS_MAX} characters that can be printed"
+                )
+            seen.add(pubend)
 
 
 class SettingsInForce(BrokerSettings):
