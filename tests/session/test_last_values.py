@@ -31,10 +31,9 @@ def survey(
     *spans: tuple[str, int, int],
     unreachable: tuple[str, ...] = (),
     keeping: tuple[str, ...] = (),
-    is_settled: bool = True,
 ) -> None:
     assert asked(scan) == SurveyRequest(7, "symbol")
-    scan.on_answer(SurveyReply(7, spans, unreachable, keeping, is_settled), now_ms=NOW_MS)
+    scan.on_answer(SurveyReply(7, spans, unreachable, keeping), now_ms=NOW_MS)
 
 
 def part(
@@ -216,11 +215,3 @@ def test_a_scan_that_trimming_overtakes_again_and_again_ends_all_the_same() -> N
         survey(scan, ("p", 10 * rounds, 10 * rounds), keeping=("p",))
         part(scan, 10 * rounds, {}, is_compacted=True)
         assert rounds < 100
-
-
-def test_a_broker_that_has_just_started_is_asked_again() -> None:
-    scan = LastValues("TRUE", "symbol")
-    survey(scan, ("p", 1, 50), is_settled=False)
-    assert (scan.is_done, scan.pauses) == (False, True)
-    survey(scan, ("p", 1, 50), ("q", 1, 2))
-    assert not scan.pauses

@@ -92,7 +92,6 @@ class Broker:
             rooms,
             self._guaranteed.logs,
             self._guaranteed.compaction.views,
-            knows_all=self._guaranteed.knows_all,
             refuse=self._desk.refuse,
         )
         carrier = self._guaranteed.carrier

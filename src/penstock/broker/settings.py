@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from typing import Self
 
@@ -15,7 +16,7 @@ from penstock.model.names import is_plain_name
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
-__all__ = ["BrokerSettings", "SettingsError", "SettingsInForce"]
+__all__ = ["BrokerSettings", "SettingsError", "SettingsInForce", "check_last_values"]
 
 _MEBIBYTE = 1024 * 1024
 
@@ -39,8 +40,9 @@ class BrokerSettings:
     best_effort: tuple[str, ...] = ()
     """The pubends that guarantee nothing and keep nothing; the others need a durable log."""
     last_values: tuple[tuple[str, str], ...] = ()
-    """Guaranteed pubends that keep the newest message of each key beyond their logs, each with the attribute whose
-    values are the keys."""
+    """Guaranteed pubends that keep last values beyond their logs, each with the attribute whose values are the keys."""
+    all_last_values: tuple[tuple[str, str], ...] = ()
+    """The same of the whole overlay; empty if unknown, and then each broker's own word counts."""
     neighbours: tuple[str, ...] = ()
     """The brokers it has links with, whichever end dials."""
     members: tuple[str, ...] = ()
@@ -213,20 +215,24 @@ class BrokerSettings:
             raise SettingsError(f"retain_policy {self.retain_policy!r} is neither 'hold' nor 'lapse'")
 
     def _check_last_values(self) -> None:
-        seen: set[str] = set()
+        named = [pubend for pubend, _ in self.last_values]
         for pubend, attribute in self.last_values:
-            if pubend not in self.pubends:
-                raise SettingsError(f"last_values names {pubend}, not among the pubends of broker {self.name}")
-            if pubend in self.best_effort:
-                raise SettingsError(f"last_values needs a guaranteed pubend, and {pubend} is best effort")
-            if pubend in seen:
+            if named.count(pubend) > 1:
                 raise SettingsError(f"last_values names pubend {pubend} twice")
-            if not 0 < len(attribute) <= NAME_CHARS_MAX or not attribute.isprintable():
-                raise SettingsError(
-                    f"last_values {attribute!r} of pubend {pubend} is not the name of an attribute: "
-                    f"1 to {NAME_CHARS_MAX} characters that can be printed"
-                )
-            seen.add(pubend)
+            check_last_values(pubend, attribute, self.pubends, self.best_effort)
+
+
+def check_last_values(pubend: str, attribute: str, pubends: Collection[str], best_effort: Collection[str]) -> None:
+    """Fails unless a broker's pubend can keep last values by this attribute."""
+    if pubend not in pubends:
+        raise SettingsError(f"last_values names {pubend}, which is not among the broker's pubends")
+    if pubend in best_effort:
+        raise SettingsError(f"last_values needs a guaranteed pubend, and {pubend} is best effort")
+    if not 0 < len(attribute) <= NAME_CHARS_MAX or not attribute.isprintable():
+        raise SettingsError(
+            f"last_values {attribute!r} of pubend {pubend} is not the name of an attribute: "
+            f"1 to {NAME_CHARS_MAX} characters that can be printed"
+        )
 
 
 class SettingsInForce(BrokerSettings):

@@ -446,8 +446,6 @@ class SurveyReply(Control, tag="surveyreply", frozen=True, array_like=True):
     unreachable: Names = ()
     keeping: Names = ()
     """The pubends that keep the last values that are looked for, also of what was trimmed from their logs."""
-    is_settled: bool = True
-    """Whether there is no use in waiting for further pubends; False right after the broker's start."""
 
 
 class PubendNames(Control, tag="pubends", frozen=True, array_like=True):

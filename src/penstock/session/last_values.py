@@ -101,8 +101,8 @@ class LastValues:
         return sorted(self._newest.values(), key=_order)
 
     def _on_survey(self, reply: SurveyReply) -> None:
-        if not reply.is_settled or any(map(self._wants, reply.unreachable)):
-            # Without all pubends nobody knows which message is the newest.
+        if any(map(self._wants, reply.unreachable)):
+            # Without them nobody knows which message is the newest.
             self.pauses = True
             return
         self._rounds += 1

@@ -38,8 +38,6 @@ _ANSWER_MS: Final = 15_000
 """How long an answer is expected; a client that still wants it has asked again by then."""
 _SURVEY_MS: Final = 2_000
 """Pubends that have not answered within this time count as out of reach."""
-_SETTLE_MS: Final = 10_000
-"""How long after its start a broker may wait to hear of pubends elsewhere, for who looks for last values."""
 _PENDING_MAX: Final = 16
 """Most pending requests of one connection."""
 _CLIENT_PENDING_MAX: Final = 256
@@ -70,7 +68,6 @@ class _Survey:
     away: tuple[str, ...]
     spans: list[tuple[str, int, int]] = field(default_factory=list)
     keeping: list[str] = field(default_factory=list)
-    is_settled: bool = True
 
 
 class LogDesk:
@@ -82,13 +79,8 @@ class LogDesk:
         logs: Mapping[str, PubendLog],
         views: Mapping[str, LastView],
         *,
-        knows_all: Callable[[], bool],
         refuse: Callable[[Peer, str, int, str], None],
     ) -> None:
-        """``knows_all`` tells whether this broker has heard of every pubend that there may be."""
-        self._knows_all = knows_all
-        self._settled_ms: int | None = None
-        """When the broker gives up to wait for pubends it has not heard of."""
         self._name = rooms.settings.name
         self._rooms = rooms
         self._logs = logs
@@ -138,15 +130,15 @@ class LogDesk:
         number = self._last
         # No need to wait for those without a path.
         away = [each for each in pubends if not self._ways.leads_to(each)]
+        if frame.key:
+            # A subscription begins with all that is in the logs of pubends it hears of later, but not with last values.
+            views = self._rooms.settings.all_last_values
+            away += [each for each, key in views if key == frame.key and each not in pubends]
         asked = [each for each in pubends if each not in away]
         end_ms = now_ms + _SURVEY_MS
         self.due.by(end_ms)
         pending = dict.fromkeys(asked)
-        self._surveys[number] = survey = _Survey(peer.connection, frame.number, end_ms, pending, tuple(away))
-        if self._settled_ms is None:
-            self._settled_ms = now_ms + _SETTLE_MS
-        # A subscription also begins on pubends that are heard of later, but then with what their logs have.
-        survey.is_settled = not frame.key or now_ms >= self._settled_ms or self._knows_all()
+        self._surveys[number] = _Survey(peer.connection, frame.number, end_ms, pending, tuple(away))
         for pubend in asked:
             self.on_request(LogRequest(pubend, self._name, number, 0, 0, key=frame.key))
         self._settle(number)
@@ -276,7 +268,7 @@ class LogDesk:
         if peer is not None:
             away = (*survey.away, *survey.pending)
             spans, keeping = tuple(sorted(survey.spans)), tuple(survey.keeping)
-            reply = SurveyReply(survey.number, spans, away, keeping, survey.is_settled)
+            reply = SurveyReply(survey.number, spans, away, keeping)
             self._rooms.connections.say(peer, reply)
 
     def _answer(self, frame: LogSpan | LogAnswer) -> None:

@@ -50,7 +50,7 @@ class Compaction:
         commits: Commits,
         values: Mapping[str, bytes],
     ) -> None:
-        self._connections, self._logs = connections, logs
+        self._settings, self._connections, self._logs = settings, connections, logs
         self._finality, self._commits = finality, commits
         attributes = dict(settings.last_values)
         bounds = {"keys_max": settings.last_values_max, "bytes_max": settings.last_bytes_max}
@@ -87,8 +87,10 @@ class Compaction:
 
     def look(self, *, now_ms: int) -> None:
         """Drops what has expired, and says what was dropped for lack of room."""
+        keys_max, bytes_max = self._settings.last_values_max, self._settings.last_bytes_max
         for view in self.views.values():
             view.expire(now_ms=now_ms)
+            view.bound(keys_max=keys_max, bytes_max=bytes_max)
             self._keep_changes(view)
         if now_ms >= self._note_ms:
             for pubend, view in self.views.items():

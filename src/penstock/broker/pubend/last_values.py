@@ -68,7 +68,7 @@ class LastView:
         found = {place[1]: value for place, value in places if place and (place[0], place[2]) == (pubend, attribute)}
         for tick in sorted(found):
             self._restore(tick, found[tick])
-        self._bound()
+        self._fit()
 
     def _restore(self, tick: int, body: bytes) -> None:
         self._stored.add(tick)
@@ -91,7 +91,12 @@ class LastView:
             kept = self._taken(tick, body)
             if kept is not None and kept.end_ms > now_ms:
                 self._insert(kept)
-        self._bound()
+        self._fit()
+
+    def bound(self, *, keys_max: int, bytes_max: int) -> None:
+        """Changes the bounds."""
+        self._keys_max, self._bytes_max = keys_max, bytes_max
+        self._fit()
 
     def expire(self, *, now_ms: int) -> None:
         """Drops messages whose time is over."""
@@ -176,7 +181,7 @@ class LastView:
             self._ends = [(each.end_ms, tick) for tick, each in self._kept.items() if each.end_ms < _NEVER]
             heapify(self._ends)
 
-    def _bound(self) -> None:
+    def _fit(self) -> None:
         """Drops the oldest messages until the rest is within the bounds."""
         order, place = self._order, 0
         while len(self._kept) > self._keys_max or self.size_bytes > self._bytes_max:
