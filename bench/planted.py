@@ -1334,4 +1334,12 @@ MUTANTS: Final = (
         "has_caught_up = self._parts <= len(self._until)",
         tests=("tests/session/test_last_values.py",),
     ),
+    Mutant(
+        "trims-ahead-alone",
+        "on a full disk trims go ahead without the last values of what they drop",
+        "broker/commit_queue.py",
+        "            values=_values_of(self._waiting),\n",
+        "            values=(),\n",
+        tests=("tests/sim/test_scenario_last_values.py",),
+    ),
 )

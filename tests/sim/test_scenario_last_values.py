@@ -5,6 +5,7 @@ Neither where logs have everything, nor where they are trimmed at once and puben
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
@@ -125,13 +126,24 @@ def forgetful(seed: int) -> tuple[World, Random]:
     return world, Random(seed)
 
 
-def disturb(world: World, chance: Random) -> None:
-    """Makes a disk slow or full, or crashes its broker, just when it trims more often than not."""
+def trade(publishers: list[SimClient], chance: Random, number: int) -> None:
+    for _ in range(chance.randrange(1, 40)):
+        publisher, symbol = chance.choice(publishers), chance.randrange(300)
+        pubend = chance.choice(("b1.p", "b3.p"))
+        publisher.publish({"number": number, "symbol": symbol}, bytes(chance.choice((10, 9_000))), pubend)
+
+
+def disturb(world: World, chance: Random, publish: Callable[[], None]) -> None:
+    """Makes a disk slow or full, or crashes its broker, just when it trims more often than not.
+
+    What is published meanwhile has to wait for a full disk, and trims go ahead of it.
+    """
     name = chance.choice(("b1", "b3"))
     device = world.brokers[name].device
     device.slowness = chance.choice((1.0, 1.0, 60.0))
     device.is_full = chance.random() < 0.4
     before = dict(device.given_up)
+    publish()
     if chance.random() < 0.7:
         world.run_until(lambda: device.given_up != before, limit_ms=3_000)
     world.run_for(chance.choice((0, 10, 60, 150)))
@@ -148,12 +160,9 @@ def test_the_newest_of_each_key_is_found_though_logs_were_trimmed_while_brokers_
     assert world.run_until_ready()
     world.run_for(FORGETFUL["grace_ms"])
     for number in range(12):
-        for _ in range(chance.randrange(1, 40)):
-            publisher, symbol = chance.choice(publishers), chance.choice("ABCDEFGHIJKLMNOPQRSTUVW")
-            pubend = chance.choice(("b1.p", "b3.p"))
-            publisher.publish({"number": number, "symbol": symbol}, bytes(chance.choice((10, 9_000))), pubend)
+        trade(publishers, chance, number)
         world.run_for(chance.randrange(300))
-        disturb(world, chance)
+        disturb(world, chance, partial(trade, publishers, chance, number))
     for name in ("b1", "b3"):
         world.brokers[name].device.is_full, world.brokers[name].device.slowness = False, 1.0
     world.run_for(4_000)
