@@ -28,12 +28,14 @@ from penstock.protocol.status import LastValuesStatus
 
 __all__ = ["FOLD_EFFORT", "Compaction"]
 
-FOLD_EFFORT: Final = 12
+FOLD_EFFORT: Final = 20
 """The effort of folding a message, in the unit of ``selectors.effort``: decoding it, and replacing another one."""
 _FIRST_NUMBER: Final = 1 << 60
 """Numbers of reads: far from those for subscribers, groups, and clients that read logs."""
 _PIECE_BYTES_MAX: Final = 128 * 1024
 _PIECE_BYTES_MIN: Final = 16 * 1024
+_PIECE_EFFORT_MAX: Final = 2 * SHARE_EFFORT_MAX
+"""With smaller pieces trims would mostly wait for syncs."""
 _NOTE_MS: Final = 60_000
 """How often the log is told of messages that were dropped."""
 
@@ -145,7 +147,7 @@ class Compaction:
         pubend, below = waiting
         log = self._logs[pubend]
         self._last_read += 1
-        size = min(_PIECE_BYTES_MAX, max(_PIECE_BYTES_MIN, int(log.mean_bytes) * SHARE_EFFORT_MAX // FOLD_EFFORT))
+        size = min(_PIECE_BYTES_MAX, max(_PIECE_BYTES_MIN, int(log.mean_bytes) * _PIECE_EFFORT_MAX // FOLD_EFFORT))
         self._under_way = ReadLog(self._last_read, pubend, log.trimmed_below, below - 1, size)
         return [self._under_way]
 
