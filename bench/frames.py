@@ -38,6 +38,8 @@ _HOSTS: Final = ("b2", "b2", "b3", "b1", "")
 _PUBENDS: Final = ("b1.a", "b1.log", "b2.a", "x", "$b2")
 _TEXTS: Final = ("", "b1", "b2", "b1.a", "$b1", "x > 1", "x >", "a" * 300, "é\U0001f600", "\0", "TRUE", "class = 'S'")
 
+_KEYS: Final = ("", "", "symbol", "a" * 255)
+
 
 def campaign(rng: Random, frames: int) -> None:
     """Throw about this many hostile frames at a broker; raises ``Fault`` if that harms anybody else."""
@@ -287,8 +289,8 @@ def _reading(rng: Random, kind: type[Any]) -> f.ControlFrame:
     # A neighbour that names an invalid range would lose its link.
     first, last = sorted((rng.choice((0, 1, 2**57, 2**62)), rng.choice((0, 9, 2**57, 2**62))))
     if kind is f.ReadRequest:
-        return f.ReadRequest(number, rng.choice(_PUBENDS), first, last, text, size)
-    return f.LogRequest(rng.choice(_PUBENDS), rng.choice(_HOSTS), number, first, last, size, text)
+        return f.ReadRequest(number, rng.choice(_PUBENDS), first, last, text, size, rng.choice(_KEYS))
+    return f.LogRequest(rng.choice(_PUBENDS), rng.choice(_HOSTS), number, first, last, size, text, rng.choice(_KEYS))
 
 
 def _carry(rng: Random) -> f.Carry:
@@ -329,7 +331,8 @@ def _log(rng: Random) -> f.LogAnswer:
     first, last = (ticks[0], ticks[-1]) if ticks and rng.random() < 0.8 else (rng.randrange(9), rng.randrange(9, 99))
     lost = tuple((rng.randrange(first, last + 1), last) for _ in range(rng.randrange(2)))
     pubend, host = rng.choice(_PUBENDS), rng.choice(_HOSTS)
-    return f.LogAnswer(pubend, host, rng.choice((0, 1, 2**40, 2**64 - 1)), (first, last), ticks, bodies, lost)
+    number, is_compacted = rng.choice((0, 1, 2**40, 2**64 - 1)), rng.random() < 0.2
+    return f.LogAnswer(pubend, host, number, (first, last), ticks, bodies, lost, is_compacted=is_compacted)
 
 
 def _knowledge(rng: Random) -> f.KnowledgeMessage:

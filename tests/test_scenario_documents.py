@@ -92,6 +92,7 @@ def test_the_recipes_do_what_they_say(tmp_path: Path) -> None:
         "sum 42\nsum 100\n",
         "total 100\n",
         "d1 does blink\nd2 does sleep\n",
+        "BOLT 7\nACME 11\n",
     ):
         assert line in done.stdout, done.stdout + done.stderr
     assert "1 dropped" in done.stderr

@@ -45,6 +45,8 @@ pubends = ["pb1.a", "pb1.b"]
 best_effort = ["pb1.b"]
 data = "data/{name}"
 data_bytes_max = 0
+[pubends."pb1.a"]
+last_values = "symbol"
 [brokers.pb1.congestion]
 sample_ms = 500
 [brokers.sb1]

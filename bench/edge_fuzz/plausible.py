@@ -202,7 +202,9 @@ class Neighbour(Plausible):
         first = self._tick + 1
         ticks = self._ticks(len(bodies))
         number, host = self._rng.randrange(4), self._rng.choice(("b1", "b3"))
-        return encode_frame(f.LogAnswer(f"{self._name}.log", host, number, (first, self._tick), ticks, bodies))
+        span, is_compacted = (first, self._tick), self._rng.random() < 0.2
+        pubend = f"{self._name}.log"
+        return encode_frame(f.LogAnswer(pubend, host, number, span, ticks, bodies, is_compacted=is_compacted))
 
     def _carry(self) -> bytes:
         """Messages of one of its own publishers, or a question; now and then it begins anew, or skips some."""

@@ -93,3 +93,23 @@ def test_settings_in_force_change_as_a_whole_and_no_others_do() -> None:
     assert (in_force.retain_ms, in_force.neighbours, before.retain_ms) == (2, ("sb",), 1)
     with pytest.raises(AttributeError):
         in_force.retain_ms = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("views", "complaint"),
+    [
+        ((("q", "a"),), "last_values names q, which is not among the broker's pubends"),
+        ((("quick", "a"),), "last_values needs a guaranteed pubend, and quick is best effort"),
+        ((("p", "a"), ("p", "b")), "last_values names pubend p twice"),
+        ((("p", ""),), "is not the name of an attribute"),
+        ((("p", "x" * 256),), "is not the name of an attribute"),
+        ((("p", "a\n"),), "is not the name of an attribute"),
+    ],
+)
+def test_only_guaranteed_pubends_keep_last_values_by_one_attribute(
+    views: tuple[tuple[str, str], ...], complaint: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        BrokerSettings("a", pubends=("p", "quick"), best_effort=("quick",), last_values=views)
+    assert complaint in str(refused.value)
+    assert BrokerSettings("a", pubends=("p",), last_values=(("p", "x" * 255),)).last_values

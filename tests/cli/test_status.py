@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from commands import Commands
 from penstock.cli.app import app
-from penstock.cli.status import durable_rows, listed, pubend_rows, stream_rows
+from penstock.cli.status import durable_rows, last_values_rows, listed, pubend_rows, stream_rows
 from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import OverlayPlan, free_ports
 from penstock.model.tick import tick_at
@@ -156,3 +156,10 @@ def test_durable_subscriptions_are_shown_those_furthest_behind_first() -> None:
     host = told(durables={"near": {"q": 1_234}})
     assert [row[-1] for row in durable_rows({"pb1": told(pubends={"q": figures}), "sb1": host})] == ["", "1,234"]
     assert not list(durable_rows({"old": broker_status()}))
+
+
+def test_pubends_that_keep_last_values_are_shown_with_what_they_had_to_drop() -> None:
+    kept = {"key": "symbol", "keys": 1_000, "size_bytes": 70_000, "dropped": 2, "damaged": 1}
+    figures = {"q": {**pubend(tick_at(NOON_MS)), "last_values": kept}, "r": pubend(tick_at(NOON_MS))}
+    rows = list(last_values_rows({"pb1": told(pubends=figures)}))
+    assert rows == [("q", "pb1", "symbol", "1,000", "70,000", "2", "1")]

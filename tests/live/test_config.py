@@ -346,3 +346,30 @@ def test_a_lake_is_found_relative_to_the_file(tmp_path: Path) -> None:
 def test_what_is_wrong_with_shipping_is_said(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         loaded(f"{SMALL}[ship]\n{text}\n", tmp_path)
+
+
+def test_a_pubend_that_keeps_last_values_is_known_to_all_brokers(tmp_path: Path) -> None:
+    text = FULL + '[pubends."pb1.b"]\nlast_values = "symbol"\n[pubends."pb1.a"]\n'
+    overlay = loaded(text, tmp_path)
+    assert overlay.settings_for("pb1").last_values == (("pb1.b", "symbol"),)
+    assert overlay.settings_for("ib1").last_values == ()
+    for name in ("pb1", "ib1"):
+        assert overlay.settings_for(name).all_last_values == (("pb1.b", "symbol"),)
+
+
+@pytest.mark.parametrize(
+    ("table", "complaint"),
+    [
+        ('[pubends.nobody]\nlast_values = "a"\n', "no broker has a pubend 'nobody'; there are: q.a, q.b"),
+        ('[pubends."q.b"]\nlast_values = "a"\n', "last_values needs a guaranteed pubend, and q.b is best effort"),
+        ('[pubends."q.a"]\nlast_values = "a\\n"\n', "is not the name of an attribute"),
+        ('[pubends."q.a"]\nlast = "a"\n', "last"),
+        ('[pubends."q.a"]\nlast_values = 1\n', "last_values"),
+    ],
+)
+def test_what_a_pubend_cannot_keep_is_a_clear_error(tmp_path: Path, table: str, complaint: str) -> None:
+    text = 'overlay = "o"\n[brokers.b1]\nport = 7001\npubends = ["q.a", "q.b"]\nbest_effort = ["q.b"]\n'
+    with pytest.raises(ConfigError) as error:
+        loaded(text + table, tmp_path)
+    assert complaint in str(error.value)
+    assert "overlay.toml:" in str(error.value)

@@ -196,3 +196,12 @@ def test_a_broker_that_says_little_is_no_problem() -> None:
             return node_status({"node": self.counters.as_dict()})
 
     assert ("penstock_up", ()) in samples(Silent())
+
+
+def test_pubends_that_keep_last_values_say_how_many() -> None:
+    kept = {"key": "symbol", "keys": 5, "size_bytes": 700, "dropped": 2, "damaged": 1}
+    figures = {**pubend(tick_at(NOW_MS), {}), "last_values": kept}
+    found = samples(Guaranteeing({"q": figures, "r": pubend(tick_at(NOW_MS), {})}, {}))
+    names = ["", "_bytes", "_dropped", "_damaged"]
+    assert [found[f"penstock_pubend_last_values{name}", ("q",)] for name in names] == [5, 700, 2, 1]
+    assert ("penstock_pubend_last_values", ("r",)) not in found

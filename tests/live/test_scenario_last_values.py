@@ -15,6 +15,13 @@ from penstock.client.subscription import Subscription
 from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import DemoOverlay, OverlayPlan
 
+FORGETFUL = OverlayPlan(
+    {"pb1": ("pb1.a", "pb1.b"), "sb": ()},
+    [("pb1", "sb")],
+    defaults={"retain_ms": 200, "grace_ms": 1_500, "report_ms": 200},
+    last_values={"pb1.a": "symbol"},
+)
+"""Logs are trimmed as soon as everybody has what is in them."""
 PLAN = OverlayPlan({"pb1": ("pb1.a",), "pb2": ("pb2.a",), "sb": ()}, [("pb1", "sb"), ("pb2", "sb")])
 SYMBOLS = 20
 MESSAGES = 3_000
@@ -89,3 +96,49 @@ def test_the_blocking_client_and_the_command_line_begin_with_last_values(overlay
     result = CliRunner().invoke(app, ["subscribe", overlay.url("sb"), "TRUE", "--last", "symbol", "--count", "2"])
     assert result.exit_code == 0, result.stderr
     assert [line.split("number=")[1].split()[0] for line in result.stdout.splitlines()] == ["9", "10"]
+
+
+@pytest.mark.live
+def test_last_values_outlive_their_log_and_the_broker() -> None:
+    async def trimmed(overlay: DemoOverlay) -> None:
+        async with connect(overlay.url("pb1"), name="feed") as feed:
+            for number in range(MESSAGES):
+                await feed.publish({"symbol": number % SYMBOLS, "number": number}, bytes(500), pubend="pb1.a")
+            await feed.flush()
+            last_tick = (await feed.status()).guaranteed.pubends["pb1.a"].last_tick
+            while True:
+                figures = (await feed.status()).guaranteed.pubends["pb1.a"]
+                if figures.size_bytes == 0 and figures.trimmed_below > 0 and figures.last_tick >= last_tick:
+                    break
+                await asyncio.sleep(0.1)
+            assert figures.last_values is not None
+            assert (figures.last_values.key, figures.last_values.keys) == ("symbol", SYMBOLS)
+            assert figures.last_values.dropped == 0
+
+    async def play(overlay: DemoOverlay) -> None:
+        await trimmed(overlay)
+        overlay.kill("pb1")
+        overlay.start("pb1")
+        await overlay.linked()
+        async with connect(overlay.url("sb"), name="late") as late:
+            subscription = late.subscribe("number >= 0", start="last", key="symbol")
+            assert await read(subscription, SYMBOLS) == [*range(MESSAGES - SYMBOLS, MESSAGES)]
+            await subscription.ready()
+            async with connect(overlay.url("sb"), name="feed") as feed:
+                await feed.publish({"symbol": 3, "number": MESSAGES}, pubend="pb1.a")
+                await feed.flush()
+            assert await read(subscription, 1) == [MESSAGES]
+            assert (subscription.queued, subscription.lost_count) == (0, 0)
+            narrow = late.subscribe("symbol < 5", start="last", key="symbol")
+            numbers = await read(narrow, 5)
+            assert sorted(number % SYMBOLS for number in numbers if number != MESSAGES) == [0, 1, 2, 4]
+
+    with DemoOverlay(FORGETFUL) as overlay:
+        run(overlay.linked())
+        run(play(overlay))
+        command = ["subscribe", overlay.url("sb"), "symbol = 7", "--last", "symbol", "--count", "1"]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.stderr
+        assert f"number={MESSAGES - SYMBOLS + 7}" in result.stdout
+        shown = CliRunner().invoke(app, ["status", overlay.url("pb1")])
+        assert "last values beyond logs" in shown.stdout

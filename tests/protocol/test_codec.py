@@ -138,6 +138,7 @@ def log_answers(draw: st.DrawFn) -> f.LogAnswer:
         ticks,
         [draw(st.binary(max_size=20)) for _ in ticks],
         tuple(zip(edges[::2], edges[1::2], strict=False)),
+        is_compacted=draw(st.booleans()),
     )
 
 
@@ -202,7 +203,7 @@ def content(frame: f.Frame) -> object:
             return "handed", frame.pubend, frame.host, frame.member, counted, messages, frame.size
         case f.LogAnswer():
             read = (frame.number, frame.first, frame.last, frame.ticks, frame.bodies)
-            return "log", frame.pubend, frame.host, read, frame.lost, frame.size
+            return "log", frame.pubend, frame.host, read, frame.lost, frame.is_compacted, frame.size
         case _:
             return frame
 

@@ -26,18 +26,30 @@ def asked(scan: LastValues) -> Frame:
     return scan.question()(7)
 
 
-def survey(scan: LastValues, *spans: tuple[str, int, int], unreachable: tuple[str, ...] = ()) -> None:
-    assert isinstance(asked(scan), SurveyRequest)
-    scan.on_answer(SurveyReply(7, spans, unreachable), now_ms=NOW_MS)
+def survey(
+    scan: LastValues,
+    *spans: tuple[str, int, int],
+    unreachable: tuple[str, ...] = (),
+    keeping: tuple[str, ...] = (),
+) -> None:
+    assert asked(scan) == SurveyRequest(7, "symbol")
+    scan.on_answer(SurveyReply(7, spans, unreachable, keeping), now_ms=NOW_MS)
 
 
 def part(
-    scan: LastValues, last: int, messages: dict[int, bytes], lost: tuple[tuple[int, int], ...] = ()
+    scan: LastValues,
+    last: int,
+    messages: dict[int, bytes],
+    lost: tuple[tuple[int, int], ...] = (),
+    *,
+    is_compacted: bool = False,
 ) -> tuple[str, int, int]:
     """Answers the question for a part; returns what was asked for."""
     frame = asked(scan)
     assert isinstance(frame, ReadRequest)
-    answer = LogAnswer(frame.pubend, "", 7, (frame.first, last), [*messages], [*messages.values()], lost)
+    assert frame.key == "symbol"
+    ticks, bodies = [*messages], [*messages.values()]
+    answer = LogAnswer(frame.pubend, "", 7, (frame.first, last), ticks, bodies, lost, is_compacted=is_compacted)
     scan.on_answer(answer, now_ms=NOW_MS)
     return frame.pubend, frame.first, frame.last
 
@@ -164,3 +176,42 @@ def test_too_many_keys_and_too_much_data_are_a_clear_error(limit: dict[str, Any]
     assert scan.problem == ""
     part(scan, 50, {30: body("C")})
     assert complaint in scan.problem
+
+
+def test_a_pubend_that_keeps_last_values_of_what_was_trimmed_is_read_from_the_first_tick_there_ever_was() -> None:
+    scan = LastValues("TRUE", "symbol")
+    survey(scan, ("p", 30, 50), ("q", 20, 50), keeping=("p",))
+    assert part(scan, 29, {10: body("A"), 20: body("B")}, is_compacted=True) == ("p", 0, 50)
+    assert part(scan, 50, {40: body("A")}) == ("p", 30, 50)
+    assert part(scan, 50, {30: body("C")}) == ("q", 20, 50)
+    survey(scan, ("p", 30, 60), ("q", 20, 60), keeping=("p",))
+    assert part(scan, 60, {}) == ("p", 51, 60)
+    assert part(scan, 60, {}) == ("q", 51, 60)
+    assert is_done(scan)
+    assert found(scan) == [("p", 20), ("q", 30), ("p", 40)]
+
+
+def test_a_round_in_which_trimmed_ticks_were_read_is_not_the_last() -> None:
+    """The log was trimmed beyond the end of the round, and the newest value of A lies there."""
+    scan = LastValues("TRUE", "symbol")
+    survey(scan, ("p", 30, 50), keeping=("p",))
+    assert part(scan, 50, {20: body("B")}, is_compacted=True) == ("p", 0, 50)
+    assert not is_done(scan)
+    survey(scan, ("p", 56, 60), keeping=("p",))
+    assert part(scan, 55, {55: body("A")}, is_compacted=True) == ("p", 51, 60)
+    assert part(scan, 60, {}) == ("p", 56, 60)
+    assert not is_done(scan)
+    survey(scan, ("p", 56, 70), keeping=("p",))
+    assert part(scan, 70, {}) == ("p", 61, 70)
+    assert is_done(scan)
+    assert found(scan) == [("p", 20), ("p", 55)]
+
+
+def test_a_scan_that_trimming_overtakes_again_and_again_ends_all_the_same() -> None:
+    scan = LastValues("TRUE", "symbol")
+    rounds = 0
+    while not scan.is_done:
+        rounds += 1
+        survey(scan, ("p", 10 * rounds, 10 * rounds), keeping=("p",))
+        part(scan, 10 * rounds, {}, is_compacted=True)
+        assert rounds < 100

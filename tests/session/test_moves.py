@@ -168,11 +168,11 @@ def test_a_scan_for_last_values_goes_on_at_the_broker_that_rescues_the_client() 
     resident, _ = connected()
     moving(resident)
     inbox = resident.subscribe(Wanted("TRUE", otherwise=0, last_by="n"))
-    assert said(resident)[-1] == SurveyRequest(1)
+    assert said(resident)[-1] == SurveyRequest(1, "n")
     resident.on_disconnected()
     resident.take_over()
     frames = said(resident)
-    assert SurveyRequest(2) in frames
+    assert SurveyRequest(2, "n") in frames
     assert not [each for each in frames if isinstance(each, Subscribe) and each.number == inbox.number]
 
 
@@ -183,7 +183,7 @@ def test_a_scan_for_last_values_goes_on_at_the_new_broker() -> None:
     said(resident)
     resident.take_over()
     frames = said(resident)
-    assert SurveyRequest(1) in frames
+    assert SurveyRequest(1, "n") in frames
     assert not [each for each in frames if isinstance(each, Subscribe) and each.number == inbox.number]
     told(resident, SurveyReply(1))
     assert Subscribe(inbox.number, "TRUE", otherwise=0) in said(resident)

@@ -601,7 +601,7 @@ def found(number: int, pubend: str, first: int, last: int, *ticks: int) -> LogAn
 def test_a_subscription_that_begins_with_last_values_is_requested_once_they_are_found() -> None:
     resident = resident_up()
     inbox = resident.subscribe(LAST)
-    assert resident.take_frames(now_ms=0) == [SurveyRequest(1)]
+    assert resident.take_frames(now_ms=0) == [SurveyRequest(1, "n")]
     feed(resident, SurveyReply(1, (("quotes", 3, 9),)))
     (read,) = resident.take_frames(now_ms=0)
     assert isinstance(read, ReadRequest)
@@ -639,7 +639,7 @@ def test_a_scan_waits_for_pubends_out_of_reach() -> None:
     feed(resident, SurveyReply(1, (), ("quotes",)))
     assert resident.take_frames(now_ms=999) == []
     assert resident.next_deadline() == 1_000
-    assert resident.take_frames(now_ms=1_000) == [SurveyRequest(2)]
+    assert resident.take_frames(now_ms=1_000) == [SurveyRequest(2, "n")]
 
 
 def test_a_scan_that_is_refused_ends_its_subscription() -> None:
@@ -657,16 +657,16 @@ def test_a_scan_whose_subscription_was_withdrawn_ends_with_it() -> None:
     resident.unsubscribe(inbox)
     assert inbox.state == "closed"
     feed(resident, SurveyReply(1, (("quotes", 3, 9),)))
-    assert resident.take_frames(now_ms=0) == [SurveyRequest(1)], "nothing was subscribed, and nothing is withdrawn"
+    assert resident.take_frames(now_ms=0) == [SurveyRequest(1, "n")], "nothing was subscribed, and nothing is withdrawn"
 
 
 def test_only_a_few_scans_go_on_at_a_time() -> None:
     resident = resident_up()
     for _ in range(6):
         resident.subscribe(LAST)
-    assert resident.take_frames(now_ms=0) == [SurveyRequest(number) for number in range(1, 5)]
+    assert resident.take_frames(now_ms=0) == [SurveyRequest(number, "n") for number in range(1, 5)]
     feed(resident, SurveyReply(2))
-    assert resident.take_frames(now_ms=0) == [Subscribe(2, "TRUE", otherwise=0), SurveyRequest(5)]
+    assert resident.take_frames(now_ms=0) == [Subscribe(2, "TRUE", otherwise=0), SurveyRequest(5, "n")]
 
 
 def test_ticks_that_could_not_be_read_are_told() -> None:

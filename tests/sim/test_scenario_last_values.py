@@ -1,12 +1,17 @@
-"""A simulated subscriber that begins with the last values misses nothing, whatever brokers do meanwhile."""
+"""A simulated subscriber that begins with the last values misses nothing, whatever brokers do meanwhile.
+
+Neither where logs have everything, nor where they are trimmed at once and pubends keep last values of what is gone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
 import pytest
 
+from penstock.broker.settings import BrokerSettings
 from penstock.model.body import decode_attributes
 from penstock.model.values import AttributeValue
 from penstock.sim.client import SimClient
@@ -92,3 +97,90 @@ def test_the_newest_of_each_key_comes_first_and_then_everything_after(seed: int)
     world.run_for(20_000)
     found = [judged(world, client, 1) for client in clients]
     assert all(sum(each) for each in found)
+
+
+# --- where logs are trimmed at once
+
+FORGETFUL = {"retain_ms": 0, "grace_ms": 2_000, "report_ms": 200}
+
+
+def forgetful(seed: int) -> tuple[World, Random]:
+    """A chain of brokers with two pubends that keep last values; nobody subscribes, so logs are trimmed at once."""
+    world = World(seed, checks=True)
+    views = (("b1.p", "symbol"), ("b3.p", "symbol"))
+    names = ("b1", "b2", "b3")
+    for number, name in enumerate(names, start=1):
+        own = tuple(view for view in views if view[0].startswith(name))
+        settings = BrokerSettings(
+            name=name,
+            number=number,
+            pubends=tuple(pubend for pubend, _ in own),
+            neighbours=tuple(each for each in names if abs(int(each[1]) - number) == 1),
+            last_values=own,
+            all_last_values=views,
+            **FORGETFUL,  # type: ignore[arg-type]
+        )
+        world.add_broker(settings).disk.journal = []
+    for pair in (("b1", "b2"), ("b2", "b3")):
+        world.add_link(*pair, latency_us=3_000)
+    return world, Random(seed)
+
+
+def trade(publishers: list[SimClient], chance: Random, number: int) -> None:
+    for _ in range(chance.randrange(1, 40)):
+        publisher, symbol = chance.choice(publishers), chance.randrange(300)
+        pubend = chance.choice(("b1.p", "b3.p"))
+        publisher.publish({"number": number, "symbol": symbol}, bytes(chance.choice((10, 9_000))), pubend)
+
+
+def disturb(world: World, chance: Random, publish: Callable[[], None]) -> None:
+    """Makes a disk slow or full, or crashes its broker, just when it trims more often than not.
+
+    What is published meanwhile has to wait for a full disk, and trims go ahead of it.
+    """
+    name = chance.choice(("b1", "b3"))
+    device = world.brokers[name].device
+    device.slowness = chance.choice((1.0, 1.0, 60.0))
+    device.is_full = chance.random() < 0.4
+    before = dict(device.given_up)
+    publish()
+    if chance.random() < 0.7:
+        world.run_until(lambda: device.given_up != before, limit_ms=3_000)
+    world.run_for(chance.choice((0, 10, 60, 150)))
+    if chance.random() < 0.6:
+        blow(world, name, chance.randrange(50, 800))
+    if chance.random() < 0.3:
+        device.is_full, device.slowness = False, 1.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_newest_of_each_key_is_found_though_logs_were_trimmed_while_brokers_crashed(seed: int) -> None:
+    world, chance = forgetful(seed)
+    publishers = [world.add_client(f"pub-{name}", name) for name in ("b1", "b3")]
+    assert world.run_until_ready()
+    world.run_for(FORGETFUL["grace_ms"])
+    for number in range(12):
+        trade(publishers, chance, number)
+        world.run_for(chance.randrange(300))
+        disturb(world, chance, partial(trade, publishers, chance, number))
+    for name in ("b1", "b3"):
+        world.brokers[name].device.is_full, world.brokers[name].device.slowness = False, 1.0
+    world.run_for(4_000)
+    assert all(broker.is_up for broker in world.brokers.values())
+    assert world.run_until(
+        lambda: not any(each.backlog or each.unsettled for each in world.clients.values()), limit_ms=60_000
+    )
+    world.run_for(10_000)
+    journal = [each for broker in world.brokers.values() for each in broker.disk.journal or ()]
+    logged = [tick for name in ("b1", "b3") for tick in world.brokers[name].disk.ticks(f"{name}.p")]
+    assert len(logged) < len(journal) // 4, "most messages were trimmed"
+    late = world.add_client("late", "b2")
+    late.subscribe("", last_by="symbol", otherwise=0)
+    assert world.run_until(lambda: late.is_ready, limit_ms=30_000)
+    world.run_for(2_000)
+    newest: dict[object, tuple[int, str]] = {}
+    for pubend, tick, body in journal:
+        key = decode_attributes(body)["symbol"]
+        newest[key] = max((tick, pubend), newest.get(key, (0, "")))
+    assert [(each.tick, each.pubend) for each in late.deliveries] == sorted(newest.values())
+    assert not late.lost

@@ -88,7 +88,12 @@ class Broker:
         self._guaranteed = Guaranteed(rooms, rng, recovered)
         self._desk = Desk(rooms, self._readiness, self._guaranteed, incarnation=incarnation)
         self._trace_desk = TraceDesk(rooms, rooms.tracker, refuse=self._desk.refuse)
-        self._log_desk = LogDesk(rooms, self._guaranteed.logs, refuse=self._desk.refuse)
+        self._log_desk = LogDesk(
+            rooms,
+            self._guaranteed.logs,
+            self._guaranteed.compaction.views,
+            refuse=self._desk.refuse,
+        )
         carrier = self._guaranteed.carrier
         edges = self._guaranteed.edges
         told = self._guaranteed.positions.tell_to
@@ -290,7 +295,7 @@ class Broker:
         ``last`` may lie beyond the last requested tick, if there is nothing in between. The damaged ticks follow
         right after it, and cannot be read.
         """
-        if not self._log_desk.on_read(number, messages, last, damaged):
+        if not self._log_desk.on_read(number, messages, last, damaged, now_ms=now_ms):
             self._guaranteed.on_read(number, messages, last, damaged, now_ms=now_ms)
         return self._finish(now_ms)
 

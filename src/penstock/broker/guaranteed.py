@@ -21,6 +21,7 @@ from penstock.broker.host.edges import Edges
 from penstock.broker.host.positions import ClientPositions
 from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Refusal, Settled, Wish
 from penstock.broker.peers import Peer
+from penstock.broker.pubend.compaction import Compaction
 from penstock.broker.pubend.finality import Finality
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.reader import Found, LogReader
@@ -100,6 +101,10 @@ class Guaranteed:
         """Work queues: groups that share messages, and their members."""
         home = self.work.home
         self._finality = Finality(settings, rooms.connections, self._logs, registers, home)
+        self.compaction = Compaction(
+            settings, rooms.connections, self._logs, self._finality, self._commits, recovered.values
+        )
+        """The last values that pubends keep of what is trimmed from their logs."""
         self._streams = StreamDesk(rooms, self._logs, registers, self._commits, self.edges, self._finality, home)
         self.claims = self._streams.claims
         self._damaged = 0
@@ -164,6 +169,7 @@ class Guaranteed:
         self._tracker.begin_turn(now_ms=now_ms)
         self._carry_out(self._streams.on_committed(number, now_ms=now_ms), now_ms)
         self.work.on_committed(number, values_only=values_only, now_ms=now_ms)
+        self.compaction.on_committed(number)
         if values_only:
             return
         self.full = ""
@@ -196,6 +202,10 @@ class Guaranteed:
     ) -> None:
         """A read of a log has ended: sends the answer to those who asked, now or in later turns."""
         if self.work.on_read(number, messages, last, damaged, now_ms=now_ms):
+            return
+        effort = self.compaction.on_read(number, messages, last, damaged, now_ms=now_ms)
+        if effort is not None:
+            self._share.spend(effort)
             return
         self._reader.bound(self._filters.effort)
         self._reader.on_read(number, messages, last, damaged)
@@ -282,12 +292,14 @@ class Guaranteed:
                 if (birth := log.begin(now_ms=now_ms)) is not None:
                     self._commits.add(birth)
             self.work.begin(now_ms=now_ms)
+            self.compaction.begin()
 
     def take_effects(self, *, now_ms: int) -> list[Effect]:
         """Returns what the shell must make durable and read."""
         effects: list[Effect] = []
         reads = self.work.finish(now_ms=now_ms)
-        self._carry_out(self._streams.finish(now_ms=now_ms), now_ms)
+        if self._streams.is_settling:
+            self._carry_out(self._streams.finish(now_ms=now_ms), now_ms)
         self._tracker.finish(self._commits)
         commit = self._commits.take()
         if commit is not None:
@@ -295,6 +307,7 @@ class Guaranteed:
             self._share.pause(now_ms=self._tracker.now_ms)
         effects += self._reader.take_effects()
         effects += reads
+        effects += self.compaction.take_effects()
         return effects
 
     def _report(self, now_ms: int) -> None:
@@ -311,6 +324,7 @@ class Guaranteed:
         self.keep_positions()
         for change in self._finality.trims(now_ms=now_ms):
             self._commits.add(change)
+        self.compaction.look(now_ms=now_ms)
 
     def before_ways_change(self) -> None:
         """Forwards pending reports before links change, along the paths on which they will still be believed."""
@@ -488,7 +502,7 @@ class Guaranteed:
     def status(self, may_see: MaySee | None = None) -> GuaranteedStatus:
         """The status figures, with the durable subscriptions that may be seen: all, for the operator."""
         return GuaranteedStatus(
-            pubends=self._finality.status(may_see),
+            pubends=self._finality.status(may_see, self.compaction.status),
             streams={
                 pubend: StreamStatus(
                     horizon=edge.stream.horizon,
@@ -521,6 +535,7 @@ class Guaranteed:
         jumped = sum(log.jumped for log in self._logs.values())
         own = {
             **self.work.counts,
+            **self.compaction.counts,
             "publishes_repeated": repeated,
             "publishes_jumped": jumped,
             "log_reads": self._reader.reads,
@@ -534,6 +549,7 @@ class Guaranteed:
         self.edges.check_invariants()
         self._reader.check_invariants()
         self.work.home.check_invariants()
+        self.compaction.check_invariants()
         for log in self._logs.values():
             log.check_invariants()
 

@@ -42,7 +42,7 @@ _TICK_BYTES: Final = 9
 _MEASURES: Final[dict[type, Callable[[Any], int]]] = {
     StatusReply: lambda frame: len(frame.status),
     TraceReply: lambda frame: len(frame.trace),
-    SurveyReply: lambda frame: _NAME_BYTES * (len(frame.spans) + len(frame.unreachable)),
+    SurveyReply: lambda frame: _NAME_BYTES * (len(frame.spans) + len(frame.unreachable) + len(frame.keeping)),
     DurablesReply: lambda frame: sum(2 * _NAME_BYTES + len(each.selector) for each in frame.entries),
     Forgotten: lambda frame: _NAME_BYTES * len(frame.pending),
     # Without the start positions: a client that comes back with thousands of subscriptions gets all replies at once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from typing import Self
 
@@ -10,11 +11,12 @@ from penstock.balancing.settings import BalancingSettings
 from penstock.broker.access import Access
 from penstock.congestion.settings import CongestionSettings
 from penstock.model.errors import MisuseError
+from penstock.model.limits import NAME_CHARS_MAX
 from penstock.model.names import is_plain_name
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
-__all__ = ["BrokerSettings", "SettingsError", "SettingsInForce"]
+__all__ = ["BrokerSettings", "SettingsError", "SettingsInForce", "check_last_values"]
 
 _MEBIBYTE = 1024 * 1024
 
@@ -37,6 +39,10 @@ class BrokerSettings:
     """The named streams that publishers of this broker write to; empty for a broker that hosts no publishers."""
     best_effort: tuple[str, ...] = ()
     """The pubends that guarantee nothing and keep nothing; the others need a durable log."""
+    last_values: tuple[tuple[str, str], ...] = ()
+    """Guaranteed pubends that keep last values beyond their logs, each with the attribute whose values are the keys."""
+    all_last_values: tuple[tuple[str, str], ...] = ()
+    """The same of the whole overlay; empty if unknown, and then each broker's own word counts."""
     neighbours: tuple[str, ...] = ()
     """The brokers it has links with, whichever end dials."""
     members: tuple[str, ...] = ()
@@ -95,6 +101,10 @@ class BrokerSettings:
     """The size of a pubend's log at which the policy decides."""
     retain_policy: str = "hold"
     """``hold``: publishers wait until subscribers have caught up; ``lapse``: the oldest is dropped, with an alarm."""
+    last_values_max: int = 100_000
+    """Messages that each pubend with ``last_values`` keeps beyond its log; above this, the oldest are dropped."""
+    last_bytes_max: int = 64 * _MEBIBYTE
+    """Bytes of messages that each pubend with ``last_values`` keeps beyond its log."""
     dead_letters: str = ""
     """The pubend to which groups give up messages, anywhere in the overlay; empty for none. The same at all brokers."""
     congestion: CongestionSettings = field(default_factory=CongestionSettings)
@@ -173,6 +183,8 @@ class BrokerSettings:
             "catch_ups_max",
             "grace_ms",
             "retain_bytes_max",
+            "last_values_max",
+            "last_bytes_max",
             "migration_ms",
         ):
             if getattr(self, each) <= 0:
@@ -191,6 +203,7 @@ class BrokerSettings:
     def _check_streams(self) -> None:
         if foreign := [name for name in self.best_effort if name not in self.pubends]:
             raise SettingsError(f"best_effort names {', '.join(foreign)}, not among the pubends of broker {self.name}")
+        self._check_last_values()
         if self.lease_ms < 2 * self.silence_ms:
             raise SettingsError(f"lease_ms {self.lease_ms} is less than two silences of {self.silence_ms} ms")
         for each in ("retain_ms", "retain_bytes"):
@@ -200,6 +213,26 @@ class BrokerSettings:
             raise SettingsError(f"retain_bytes {self.retain_bytes} is more than the maximum {self.retain_bytes_max}")
         if self.retain_policy not in {"hold", "lapse"}:
             raise SettingsError(f"retain_policy {self.retain_policy!r} is neither 'hold' nor 'lapse'")
+
+    def _check_last_values(self) -> None:
+        named = [pubend for pubend, _ in self.last_values]
+        for pubend, attribute in self.last_values:
+            if named.count(pubend) > 1:
+                raise SettingsError(f"last_values names pubend {pubend} twice")
+            check_last_values(pubend, attribute, self.pubends, self.best_effort)
+
+
+def check_last_values(pubend: str, attribute: str, pubends: Collection[str], best_effort: Collection[str]) -> None:
+    """Fails unless a broker's pubend can keep last values by this attribute."""
+    if pubend not in pubends:
+        raise SettingsError(f"last_values names {pubend}, which is not among the broker's pubends")
+    if pubend in best_effort:
+        raise SettingsError(f"last_values needs a guaranteed pubend, and {pubend} is best effort")
+    if not 0 < len(attribute) <= NAME_CHARS_MAX or not attribute.isprintable():
+        raise SettingsError(
+            f"last_values {attribute!r} of pubend {pubend} is not the name of an attribute: "
+            f"1 to {NAME_CHARS_MAX} characters that can be printed"
+        )
 
 
 class SettingsInForce(BrokerSettings):

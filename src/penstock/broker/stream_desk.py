@@ -272,6 +272,11 @@ class StreamDesk:
         if peer is not None:
             self._connections.say(peer, Settled(hosted.number, edge.number, frame.below, frame.ticks))
 
+    @property
+    def is_settling(self) -> bool:
+        """Whether something that was acknowledged in this turn is to be told, or kept."""
+        return bool(self._settling) or self._pubends.is_settling
+
     def finish(self, *, now_ms: int) -> list[Wish]:
         """Does what the turn has led to, before its commit is taken."""
         wishes = self._tell_settled(now_ms) if self._settling else []

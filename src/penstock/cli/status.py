@@ -25,7 +25,17 @@ from penstock.system.loop import run
 if TYPE_CHECKING:
     from penstock.live.overlay import BrokerPlace
 
-__all__ = ["EXAMPLES", "Asked", "ask_all", "listed", "pubend_rows", "status", "stream_rows", "targets"]
+__all__ = [
+    "EXAMPLES",
+    "Asked",
+    "ask_all",
+    "last_values_rows",
+    "listed",
+    "pubend_rows",
+    "status",
+    "stream_rows",
+    "targets",
+]
 
 EXAMPLES = """
 Ends with 1 if a broker could not be asked.
@@ -61,6 +71,15 @@ _DURABLES: Final = {
     "acknowledged": "left",
     "behind": "right",
     "pending": "right",
+}
+_LAST_VALUES: Final = {
+    "pubend": "left",
+    "broker": "left",
+    "key": "left",
+    "keys": "right",
+    "bytes": "right",
+    "dropped": "right",
+    "damaged": "right",
 }
 _DURABLES_SHOWN: Final = 20
 """Durable subscriptions shown, those furthest behind first; the JSON has all that the brokers report."""
@@ -116,6 +135,7 @@ def _show(answers: list[Asked]) -> None:
     for title, columns, rows in (
         ("brokers", _COLUMNS, [_row(each) for each in answers]),
         ("guaranteed pubends", _PUBENDS, list(pubend_rows(statuses))),
+        ("last values beyond logs", _LAST_VALUES, list(last_values_rows(statuses))),
         ("streams", _STREAMS, list(stream_rows(statuses))),
         ("durable subscriptions", _DURABLES, list(durable_rows(statuses))),
         ("congestion: rates of pubends", RATES, list(rate_rows(statuses))),
@@ -228,6 +248,16 @@ def pubend_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...
         for pubend, figures in told.guaranteed.pubends.items():
             last, trimmed = _time(figures.last_tick), _time(figures.trimmed_below)
             yield pubend, name, last, f"{figures.size_bytes:,}", trimmed, held_back, _hosts(figures)
+
+
+def last_values_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
+    """Rows of pubends that keep last values of what was trimmed, from statuses by broker."""
+    for name, told in statuses.items():
+        for pubend, figures in told.guaranteed.pubends.items():
+            kept = figures.last_values
+            if kept is not None:
+                numbers = (kept.keys, kept.size_bytes, kept.dropped, kept.damaged)
+                yield pubend, name, kept.key, *(f"{each:,}" for each in numbers)
 
 
 def stream_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:

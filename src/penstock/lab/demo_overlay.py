@@ -61,6 +61,8 @@ class OverlayPlan:
     """Settings for single brokers: an ``admin_port``, or a setting that differs from the common one."""
     words: Mapping[str, str] = field(default_factory=dict)
     """Text settings for all brokers, such as ``retain_policy``."""
+    last_values: Mapping[str, str] = field(default_factory=dict)
+    """The pubends that keep last values beyond their logs, each with the attribute whose values are the keys."""
     tracking: str = ""
     """The tracking strategy of all brokers; empty for Penstock's default."""
 
@@ -73,6 +75,8 @@ class OverlayPlan:
             lines += [f"[brokers.{name}]", f"port = {ports[name]}", f"pubends = [{listed}]"]
             lines.append(f'service = "{self.service}"')
             lines += [f"{key} = {value}" for key, value in self.own.get(name, {}).items()]
+        for pubend, attribute in self.last_values.items():
+            lines += [f'[pubends."{pubend}"]', f'last_values = "{attribute}"']
         if self.tracking:
             lines += ["[tracking]", f'strategy = "{self.tracking}"']
         for left, right in self.links:

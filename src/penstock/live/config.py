@@ -35,6 +35,8 @@ strategy = "bloom"              # or "exact", or "null" for none
 rate = "600KB"                  # bytes per second
 [balancing]                     # any setting of BalancingSettings, for all brokers; [brokers.pb1.balancing] for one
 local_ratio_trigger = 0.1
+[pubends."pb1.a"]               # optional: settings of one pubend, wherever it is hosted
+last_values = "symbol"          # keeps the newest message of each value of this attribute beyond its log
 [[links]]
 between = ["pb1", "ib1"]        # the first dials the second
 [[clients]]
@@ -52,18 +54,18 @@ status = false                  # or true: the status of brokers shows them the 
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from penstock.broker.access import Access, Rule
-from penstock.broker.settings import BrokerSettings, SettingsError
+from penstock.broker.settings import BrokerSettings, SettingsError, check_last_values
 from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError
 from penstock.live.limiting import with_limit
 from penstock.live.mechanism_config import with_balancing, with_token, with_tracking
-from penstock.live.overlay import BrokerPlace, Overlay, Security
+from penstock.live.overlay import BrokerPlace, Overlay, PubendSettings, Security
 from penstock.live.shipping.settings import INTERVAL, VISIT, ShipSettings
 from penstock.live.tls import TlsFiles
 from penstock.live.toml_table import TomlTable, read_toml
@@ -94,9 +96,10 @@ def load_overlay(path: Path | str) -> Overlay:
     has_tls, tls = "tls" in security, security.table("tls")
     mutual = tls.flag("mutual", default=False)
     tables = root.named_tables("brokers")
+    brokers = _Brokers(path, tables, tls if has_tls else None, defaults, root.table("congestion")).read()
     overlay = Overlay(
         name=name,
-        brokers=_Brokers(path, tables, tls if has_tls else None, defaults, root.table("congestion")).read(),
+        brokers=_with_last_values(brokers, root.named_tables("pubends")),
         links=_links(root.tables("links"), tables),
         security=Security(security.text("link_token", ""), security.text("admin_token", ""), mutual),
         access=_access(root.tables("clients"), root.tables("access"), certificates=mutual),
@@ -200,6 +203,25 @@ class _Brokers:
 
     def _file(self, text: str, name: str) -> Path:
         return self._path.parent / text.replace("{name}", name)
+
+
+def _with_last_values(brokers: dict[str, BrokerPlace], pubends: dict[str, TomlTable]) -> dict[str, BrokerPlace]:
+    """Adds the settings of single pubends to those of their brokers."""
+    hosts = {pubend: place for place in brokers.values() for pubend in place.pubends}
+    views: dict[str, list[tuple[str, str]]] = {}
+    for pubend, table in pubends.items():
+        if pubend not in hosts:
+            raise table.error("", f"no broker has a pubend {pubend!r}; there are: {', '.join(hosts) or 'none'}")
+        attribute = PubendSettings(table.text("last_values", "")).last_values
+        table.refuse_others()
+        if attribute:
+            place = hosts[pubend]
+            try:
+                check_last_values(pubend, attribute, place.pubends, place.best_effort)
+            except SettingsError as error:
+                raise table.error("last_values", str(error)) from None
+            views.setdefault(place.name, []).append((pubend, attribute))
+    return {name: replace(place, last_values=tuple(views.get(name, ()))) for name, place in brokers.items()}
 
 
 def _ship(table: TomlTable, path: Path) -> ShipSettings:

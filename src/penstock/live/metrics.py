@@ -222,6 +222,15 @@ def _pubend_metrics(pubends: Mapping[str, PubendStatus], now_ms: int) -> Iterato
     text = "Durable subscriptions that the pubend keeps."
     counts = {name: each.durable_count for name, each in shown.items()}
     yield _labelled("penstock_pubend_durables", text, counts)
+    views = {name: each.last_values for name, each in shown.items() if each.last_values is not None}
+    text = "Keys whose last values the pubend keeps beyond its log."
+    yield _labelled("penstock_pubend_last_values", text, {name: each.keys for name, each in views.items()})
+    text = "Bytes of messages that the pubend keeps beyond its log as last values."
+    yield _labelled("penstock_pubend_last_values_bytes", text, {name: each.size_bytes for name, each in views.items()})
+    text = "Messages that the pubend should keep as last values and dropped, since there were too many."
+    yield _labelled("penstock_pubend_last_values_dropped", text, {name: each.dropped for name, each in views.items()})
+    text = "Last values that could not be read when the broker was started."
+    yield _labelled("penstock_pubend_last_values_damaged", text, {name: each.damaged for name, each in views.items()})
 
 
 def _durable_lags(pubends: Mapping[str, PubendStatus]) -> Metric:

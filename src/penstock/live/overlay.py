@@ -23,7 +23,7 @@ from penstock.live.tls import TlsFiles
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
-__all__ = ["BrokerPlace", "Overlay", "Security", "is_loopback"]
+__all__ = ["BrokerPlace", "Overlay", "PubendSettings", "Security", "is_loopback"]
 
 _LOOPBACK = "127.0.0.1"
 
@@ -58,6 +58,8 @@ class BrokerPlace:
     pubends: tuple[str, ...] = ()
     best_effort: tuple[str, ...] = ()
     """The pubends without guaranteed delivery, which need no data folder."""
+    last_values: tuple[tuple[str, str], ...] = ()
+    """The pubends that keep last values beyond their logs, each with the attribute whose values are the keys."""
     data: Path | None = None
     """The folder for durable data; None for a broker that keeps nothing."""
     data_bytes_max: int = 0
@@ -82,6 +84,17 @@ class BrokerPlace:
     def listens_at(self) -> str:
         """The address it binds."""
         return self.bind or self.host
+
+
+@dataclass(slots=True, frozen=True)
+class PubendSettings:
+    """The settings of one pubend, in a table of its own."""
+
+    last_values: str = ""
+    """The attribute by whose values the newest messages are kept beyond the log; empty for none.
+
+    For guaranteed pubends; a change needs a restart of the pubend's broker.
+    """
 
 
 @dataclass(slots=True, frozen=True)
@@ -128,6 +141,8 @@ class Overlay:
             number=place.number,
             pubends=place.pubends,
             best_effort=place.best_effort,
+            last_values=place.last_values,
+            all_last_values=tuple(each for other in self.brokers.values() for each in other.last_values),
             neighbours=self.neighbours_of(name),
             members=tuple(self.brokers),
             link_credential=self.security.link_token,

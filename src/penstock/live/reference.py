@@ -15,6 +15,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.congestion import CongestionSettings
 from penstock.live.config import TEXT_TUNABLES, TUNABLES
 from penstock.live.limiting import FILE_NAMES_OTHERWISE
+from penstock.live.overlay import PubendSettings
 from penstock.live.shipping.settings import ShipSettings
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
@@ -51,6 +52,7 @@ SECTIONS: Final = (
         BrokerSettings,
         (*TUNABLES, *TEXT_TUNABLES),
     ),
+    Section("[pubends.NAME]", "For one guaranteed pubend, whichever broker has it.", PubendSettings),
     Section("[congestion]", "For all brokers; in `[brokers.NAME.congestion]` for one.", CongestionSettings),
     Section("[tracking]", "For all brokers; in `[brokers.NAME.tracking]` for one.", TrackingSettings),
     Section("[balancing]", "For all brokers; in `[brokers.NAME.balancing]` for one.", BalancingSettings),

@@ -55,7 +55,7 @@ _FORWARD_CONTENT: Final = struct.Struct(">HI")
 _DELIVER_CONTENT: Final = struct.Struct(">HI")
 _KNOWLEDGE_CONTENT: Final = struct.Struct(">BQQHII")
 _HORIZONS_CONTENT: Final = struct.Struct(">HQQB")
-_LOG_CONTENT: Final = struct.Struct(">QQQHHII")
+_LOG_CONTENT: Final = struct.Struct(">QQQHHII?")
 _CARRY_CONTENT: Final = struct.Struct(">QQQBHHBHI")
 _HANDED_CONTENT: Final = struct.Struct(">QQQQHHBI")
 _CARRY_FIRST: Final = 1
@@ -255,7 +255,7 @@ def _encode_log(frame: LogAnswer) -> bytes:
     pubend, host, count = frame.pubend.encode(), frame.host.encode(), len(frame.bodies)
     # The last tick is sent plus one: it may lie before the first, which may be 0.
     numbers = (frame.number, frame.first, frame.last + 1)
-    head = _LOG_CONTENT.pack(*numbers, len(pubend), len(host), len(frame.lost), count)
+    head = _LOG_CONTENT.pack(*numbers, len(pubend), len(host), len(frame.lost), count, frame.is_compacted)
     lost = struct.pack(f">{2 * len(frame.lost)}Q", *(tick for each in frame.lost for tick in each))
     ticks = struct.pack(f">{count}Q", *frame.ticks)
     lengths = struct.pack(f">{count}I", *map(len, frame.bodies))
@@ -264,7 +264,7 @@ def _encode_log(frame: LogAnswer) -> bytes:
 
 
 def _decode_log(content: memoryview) -> LogAnswer:
-    number, first, behind, pubend_bytes, host_bytes, losses, count = _LOG_CONTENT.unpack_from(content)
+    number, first, behind, pubend_bytes, host_bytes, losses, count, is_compacted = _LOG_CONTENT.unpack_from(content)
     start = _LOG_CONTENT.size
     host_start = start + pubend_bytes
     lost_start = host_start + host_bytes
@@ -294,7 +294,7 @@ def _decode_log(content: memoryview) -> LogAnswer:
     if place != len(data):
         raise ProtocolError(f"bodies of {place} bytes do not fill the {len(data)} of their frame")
     lost = tuple(zip(edges[::2], edges[1::2], strict=True))
-    return LogAnswer(pubend, host, number, (first, behind - 1), ticks, bodies, lost)
+    return LogAnswer(pubend, host, number, (first, behind - 1), ticks, bodies, lost, is_compacted=is_compacted)
 
 
 def _are_ranges(first: int, edges: tuple[int, ...], behind: int) -> bool:

@@ -10,12 +10,13 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from penstock.model.limits import PEER_NAME_CHARS_MAX, SELECTOR_CHARS_MAX, SUBSCRIBED_PUBENDS_MAX
+from penstock.model.limits import NAME_CHARS_MAX, PEER_NAME_CHARS_MAX, SELECTOR_CHARS_MAX, SUBSCRIBED_PUBENDS_MAX
 from penstock.model.names import DURABLE_NAME, PLAIN_NAME
 
 __all__ = [
     "COUNT_MAX",
     "NAMES_MAX",
+    "AttributeName",
     "Control",
     "Count",
     "DurableName",
@@ -45,6 +46,8 @@ Signed: TypeAlias = Annotated[int, msgspec.Meta(ge=-COUNT_MAX, le=COUNT_MAX)]
 """A number that the sender chose, and that comes back to it unchanged."""
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=PEER_NAME_CHARS_MAX)]
 """A client's name, or any name that a client uses; lookups refuse names that do not exist."""
+AttributeName: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+"""Name of an attribute that is used as a key, or empty."""
 PlainName: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"\A{PLAIN_NAME}\Z")]
 """Name of a broker or a pubend, between brokers."""
 NoPlainName: TypeAlias = Annotated[str, msgspec.Meta(pattern=rf"\A({PLAIN_NAME})?\Z")]

@@ -267,7 +267,19 @@ class LogAnswer:
     If the last tick lies before the first, nothing is known there yet.
     """
 
-    __slots__ = ("bodies", "encoded", "first", "host", "last", "lost", "number", "pubend", "size", "ticks")
+    __slots__ = (
+        "bodies",
+        "encoded",
+        "first",
+        "host",
+        "is_compacted",
+        "last",
+        "lost",
+        "number",
+        "pubend",
+        "size",
+        "ticks",
+    )
 
     def __init__(
         self,
@@ -278,6 +290,8 @@ class LogAnswer:
         ticks: list[int],
         bodies: list[bytes],
         lost: tuple[tuple[int, int], ...] = (),
+        *,
+        is_compacted: bool = False,
     ) -> None:
         self.pubend = pubend
         self.host = host
@@ -289,6 +303,8 @@ class LogAnswer:
         self.bodies = bodies
         self.lost = lost
         """Ranges of ticks that were trimmed or are damaged: what was there is lost for good."""
+        self.is_compacted = is_compacted
+        """Whether these ticks were trimmed, and this is what is kept of them: the newest message of each key."""
         # Includes the memory to hold the frame: requests for nothing are cheap, and their answers may wait for long.
         self.size = 512 + len(pubend) + len(host) + sum(map(len, bodies)) + 12 * len(bodies) + 16 * len(lost)
         self.encoded: bytes | None = None

@@ -24,6 +24,7 @@ from penstock.protocol.connection_frames import (
 )
 from penstock.protocol.control import (
     NAMES_MAX,
+    AttributeName,
     Control,
     Count,
     Name,
@@ -457,12 +458,17 @@ class ReadRequest(Control, tag="read", frozen=True, array_like=True):
     selector: SelectorText
     bytes_max: Count
     """How much of the log to scan at once."""
+    key: AttributeName = ""
+    """The attribute by whose values last values are looked for: of ticks that were trimmed, the answer has the newest
+    message of each value if the pubend keeps these. Empty to read the log alone."""
 
 
 class SurveyRequest(Control, tag="survey", frozen=True, array_like=True):
     """A client asks for the first and last tick in the logs of all guaranteed pubends."""
 
     number: Signed
+    key: AttributeName = ""
+    """The attribute by whose values last values are looked for; empty for none."""
 
 
 class SurveyReply(Control, tag="surveyreply", frozen=True, array_like=True):
@@ -471,6 +477,8 @@ class SurveyReply(Control, tag="surveyreply", frozen=True, array_like=True):
     number: Signed
     spans: Annotated[tuple[tuple[Name, PubendTick, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)] = ()
     unreachable: Names = ()
+    keeping: Names = ()
+    """The pubends that keep the last values that are looked for, also of what was trimmed from their logs."""
 
 
 class PubendNames(Control, tag="pubends", frozen=True, array_like=True):

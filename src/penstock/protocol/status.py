@@ -79,6 +79,19 @@ class GroupStatus(Struct):
     counts: dict[str, int] = field(default_factory=dict)
 
 
+class LastValuesStatus(Struct):
+    """What a pubend keeps of messages that were trimmed from its log: the newest of each key."""
+
+    key: str = ""
+    """The attribute whose values are the keys."""
+    keys: int = 0
+    size_bytes: int = 0
+    dropped: int = 0
+    """Messages that were dropped at a bound since the broker's start."""
+    damaged: int = 0
+    """Stored messages that could not be read when the broker was started."""
+
+
 class PubendStatus(Struct):
     """A guaranteed pubend at its own broker."""
 
@@ -94,6 +107,8 @@ class PubendStatus(Struct):
     durable_count: int = 0
     groups: dict[str, GroupStatus] = field(default_factory=dict)
     """The groups that share its messages, by name."""
+    last_values: LastValuesStatus | None = None
+    """What it keeps of messages that were trimmed; None if it is not to keep any."""
 
 
 class StreamStatus(Struct):

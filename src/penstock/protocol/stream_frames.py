@@ -14,6 +14,7 @@ from penstock.model.names import is_client_name
 from penstock.protocol.control import (
     COUNT_MAX,
     NAMES_MAX,
+    AttributeName,
     Control,
     Count,
     DurableName,
@@ -275,6 +276,8 @@ class LogRequest(Control, tag="logask", frozen=True, array_like=True):
     """How much of the log to scan at once; 0 to ask only for its first and last tick."""
     selector: SelectorText = ""
     """Which messages of the log are wanted, in canonical form."""
+    key: AttributeName = ""
+    """The attribute by whose values last values are looked for; empty to read the log alone."""
 
 
 class LogSpan(Control, tag="logspan", frozen=True, array_like=True):
@@ -287,6 +290,8 @@ class LogSpan(Control, tag="logspan", frozen=True, array_like=True):
     """The first tick kept."""
     latest: PubendTick
     """The last tick up to which everything is known for good."""
+    is_keeping: bool = False
+    """Whether the pubend keeps the last values that are looked for, also of what was trimmed."""
 
 
 class Carried(Control, tag="carried", frozen=True, array_like=True):

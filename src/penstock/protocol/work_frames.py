@@ -11,9 +11,9 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from penstock.model.limits import NAME_CHARS_MAX
 from penstock.model.names import is_client_name
 from penstock.protocol.control import (
+    AttributeName,
     Control,
     Count,
     DurableName,
@@ -59,7 +59,6 @@ PREFETCH_MAX: Final = 1_000
 """Most messages that a member can have at a time."""
 VERDICTS_MAX: Final = 1_000
 """Verdicts in one frame."""
-_Key = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
 _Why = Annotated[str, msgspec.Meta(max_length=200)]
 _Kind = Annotated[int, msgspec.Meta(ge=0, le=3)]
 _Outcome = Annotated[int, msgspec.Meta(ge=0, le=2)]
@@ -104,7 +103,7 @@ class Join(Control, tag="join", frozen=True, array_like=True):
     """Tells the client from all others, on every connection that it has."""
     round: Count = 0
     """Counts the client's connections."""
-    key: _Key = ""
+    key: AttributeName = ""
     work_ms: Count = 0
     deliveries_max: Count = 0
     """Also needs a pubend for dead letters, which the operator has chosen."""
@@ -147,7 +146,7 @@ class WorkAsk(Control, tag="workask", frozen=True, array_like=True):
     prefetch: Count
     group: DurableName
     selector: SelectorText
-    key: _Key
+    key: AttributeName
     work_ms: Count
     deliveries_max: Count
     start: PubendTick

@@ -4,17 +4,21 @@ The client reads the logs up to where they end, before it subscribes: what is in
 may begin at any tick that is kept, so nothing is missing in between and nothing comes twice. Messages that come in
 during a long scan are scanned in another, shorter round. Memory is bounded by the number of keys and the size of their
 messages.
+
+A pubend may keep last values of what was trimmed from its log, too. There the scan begins at the first tick there ever
+was, and gets them in place of the trimmed messages. A log may be trimmed while it is scanned, also right beyond the
+last tick of the round: then a value may be missing that a newer one has replaced, which lies further on. So a round
+in which trimmed ticks were read is never the last one, unless there were too many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isnan
-from typing import Final, TypeAlias
+from typing import Final
 
 from penstock.model.body import decode_attributes
 from penstock.model.expiry import expires_at_ms
-from penstock.model.values import AttributeValue, Scalar
+from penstock.model.keys import Key, key_of
 from penstock.protocol.frames import Frame, LogAnswer, ReadRequest, Refused, SurveyReply, SurveyRequest
 from penstock.session.positions import LostTicks
 from penstock.session.received import Received
@@ -34,8 +38,6 @@ _ROUNDS_MAX: Final = 10
 """Where messages come in as fast as they are read, this many rounds are enough."""
 _UNKNOWN: Final = "no guaranteed pubend"
 """How a broker's refusal begins that does not know the pubend, or not yet."""
-_Key: TypeAlias = tuple[str, Scalar]
-"""A value of the key; booleans are told from numbers, as selectors do, and all that is not a number is one value."""
 
 
 class LastValues:
@@ -56,9 +58,11 @@ class LastValues:
         """By pubend, the first tick that was not read."""
         self._until: dict[str, int] = {}
         """By pubend, the last tick to be read in this round."""
-        self._newest: dict[_Key, Received] = {}
+        self._newest: dict[Key, Received] = {}
         self._size = 0
         self._parts = self._rounds = 0
+        self._was_trimmed = False
+        """Whether trimmed ticks were read in this round."""
         self.lost: Final[list[LostTicks]] = []
         """Ticks that were trimmed or damaged when they were to be read."""
         self.problem = ""
@@ -73,9 +77,9 @@ class LastValues:
         for pubend, until in self._until.items():
             first = self._next[pubend]
             if first <= until:
-                selector = self._selector
-                return lambda number: ReadRequest(number, pubend, first, until, selector, _READ_BYTES)
-        return SurveyRequest
+                selector, key = self._selector, self._key
+                return lambda number: ReadRequest(number, pubend, first, until, selector, _READ_BYTES, key)
+        return lambda number: SurveyRequest(number, self._key)
 
     def on_answer(self, answer: object, *, now_ms: int) -> None:
         """Takes the answer; the time is that of the broker's clock, by which messages expire."""
@@ -103,10 +107,11 @@ class LastValues:
             return
         self._rounds += 1
         self._parts = 0
+        self._was_trimmed = False
         self._until = {}
         for pubend, earliest, latest in reply.spans:
             if self._wants(pubend):
-                self._next.setdefault(pubend, earliest)
+                self._next.setdefault(pubend, 0 if pubend in reply.keeping else earliest)
                 self._until[pubend] = latest
         self._settle()
 
@@ -127,6 +132,7 @@ class LastValues:
             # Another answer to a question that was repeated.
             return
         self._parts += 1
+        self._was_trimmed = self._was_trimmed or answer.is_compacted
         self.lost.extend(LostTicks(pubend, first, last) for first, last in answer.lost)
         for tick, body in zip(answer.ticks, answer.bodies, strict=True):
             self._look_at(pubend, tick, body, now_ms)
@@ -143,7 +149,7 @@ class LastValues:
         end_ms = expires_at_ms(body, attributes)
         if value is None or (end_ms is not None and end_ms <= now_ms):
             return
-        key = _key_of(value)
+        key = key_of(value)
         received = Received(pubend, tick, body)
         known = self._newest.get(key)
         if known is not None:
@@ -164,15 +170,9 @@ class LastValues:
         """Ends a round in which everything was read; the scan, if no more than a little can have come in meanwhile."""
         if self.pauses or any(self._next[pubend] <= until for pubend, until in self._until.items()):
             return
-        self.is_done = self._parts <= len(self._until) or self._rounds >= _ROUNDS_MAX
+        has_caught_up = self._parts <= len(self._until) and not self._was_trimmed
+        self.is_done = has_caught_up or self._rounds >= _ROUNDS_MAX
 
 
 def _order(received: Received) -> tuple[int, str]:
     return received.tick, received.pubend
-
-
-def _key_of(value: AttributeValue) -> _Key:
-    assert value is not None
-    if isinstance(value, float) and isnan(value):
-        return "nan", 0
-    return ("bool" if isinstance(value, bool) else ""), value

@@ -20,6 +20,7 @@ from penstock.sim.client import SimClient
 from penstock.sim.delivery_plan import draw_plan
 from penstock.sim.delivery_run import DeliveryRun
 from penstock.sim.faults import LASTS_MS_MAX, Faults
+from penstock.sim.last_values import broken, draw_views
 from penstock.sim.lives import Lives
 from penstock.sim.node import SimBroker
 from penstock.sim.ports import MakeBroker
@@ -67,6 +68,8 @@ _ROAM_MS: Final = (0, 1, 50, 2_000)
 """How long a publisher is away that goes to another broker."""
 _AWAY: Final = (0.3, 0.6, 0.9, 1.4)
 """How long its clients are away, as fractions of their grace period."""
+_TRIMMED_MS: Final = 40_000
+"""How long to wait for logs to be trimmed."""
 _FRAME_BYTES_MAX: Final = 320 * 1024
 """An empty outbox takes any frame, or it could never be sent: so each may exceed its limit by one frame."""
 _FRAMES: Final = 4
@@ -90,7 +93,9 @@ class DeliveryCampaign:
         self._chance: Random = self.world.faults
         self._work: Random = self.world.workload
         self._lifetimes = Random(f"{seed}/lifetimes")
-        self.plan = draw_plan(self._chance, brokers_max=brokers_max)
+        drawn = draw_plan(self._chance, brokers_max=brokers_max)
+        self._keeping = Random(f"{seed}/last-values")
+        self.plan, self.views = draw_views(drawn, self._keeping)
         for settings in self.plan.brokers:
             broker = self.world.add_broker(settings)
             broker.disk.journal = []
@@ -112,6 +117,10 @@ class DeliveryCampaign:
         ]
         for client in self.subscribers:
             client.subscribe(self._chance.choice(_SELECTORS), pubends=self._drawn_pubends())
+        # From a child generator of its own, so that older seeds still have the same clients.
+        hosts = self._keeping.choices(names, k=self._keeping.randrange(3)) if self.views.pubends else []
+        self._readers = {self.world.add_client(f"last-{number}", name): 0 for number, name in enumerate(hosts)}
+        """Clients that begin with last values in the midst of all, with the numbers of their subscriptions."""
         self.faults = Faults(self.world, list(self.plan.pairs))
         # Sometimes none: durable positions hold logs, and would hide mistakes in all else that should hold them.
         names_count = self._chance.choice((0, 1, 2, 3))
@@ -133,10 +142,10 @@ class DeliveryCampaign:
 
     def run(self, *, blows_max: int = 48) -> DeliveryRun:
         """Trade quietly, do harm, heal, and trade quietly again; returns the outcome."""
-        run = DeliveryRun(str(self.world.seed), self.plan.described())
+        run = DeliveryRun(str(self.world.seed), [*self.plan.described(), *self.views.described()])
         try:
             self._harm(blows_max)
-            run.unconverged = self._heal()
+            run.unconverged = self._heal() or self._crash_at_trims() or self._read_last_values()
             self._judge(run)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what we look for
             run.crash = told(error)
@@ -162,6 +171,9 @@ class DeliveryCampaign:
                 self.lives.strike()
             if self._chance.random() < 0.4:
                 self._roam()
+            for client, number in self._readers.items():
+                if not number and self._keeping.random() < 0.1:
+                    self._readers[client] = self._begin_with_last_values(client)
             self._meddle()
             self.world.run_for(self._chance.choice(_PAUSES_MS))
             self._look()
@@ -184,6 +196,48 @@ class DeliveryCampaign:
             unrest = self._rest()
         self._look()
         return unrest
+
+    def _begin_with_last_values(self, client: SimClient) -> int:
+        self.faults.note("last_values", f"{client.name} begins with last values")
+        return client.subscribe("", pubends=self.views.pubends, otherwise=0, last_by=self.views.attribute)
+
+    def _crash_at_trims(self) -> str:
+        """Crash brokers right when they trim logs of which they keep last values; returns what does not settle."""
+        if not self.views.pubends or self.plan.limits["retain_ms"] > _TRIMMED_MS // 2:
+            return ""
+        for _ in range(self._keeping.randrange(1, 5)):
+            self._trade()
+            for device in [self.world.brokers[host.name].device for host in self.plan.hosts]:
+                # Most syncs take longer than it takes to see that one has begun.
+                device.slowness = self._keeping.choice((1.0, 30.0, 100.0))
+                device.is_full = self._keeping.random() < 0.3
+            before = self._given_up()
+            self.world.run_until(partial(self._has_trimmed_since, before), limit_ms=_TRIMMED_MS)
+            self.world.run_for(self._keeping.choice((0, 0, 10, 50, 100, 400)))
+            for pubend in [each for each, tick in self._given_up().items() if tick != before[each]]:
+                self.faults.crash(pubend.partition(".")[0])
+            self.world.run_for(LASTS_MS_MAX)
+            self.faults.repair()
+        self.lives.gather()
+        return self._rest()
+
+    def _has_trimmed_since(self, before: dict[str, int]) -> bool:
+        return self._given_up() != before
+
+    def _given_up(self) -> dict[str, int]:
+        """Below which tick brokers wanted to trim the logs of which they keep last values."""
+        devices = [broker.device for broker in self.world.brokers.values()]
+        return {each: max(device.given_up.get(each, 0) for device in devices) for each in self.views.pubends}
+
+    def _read_last_values(self) -> str:
+        """Let somebody begin with last values when everything is at rest; returns what does not come to rest."""
+        if not self.views.pubends:
+            return ""
+        client = self.world.add_client("last", self._keeping.choice(list(self.world.brokers)))
+        self._readers[client] = self._begin_with_last_values(client)
+        self.world.run_until(lambda: not self._unrest(), limit_ms=_CONVERGE_MS)
+        self.world.run_for(2_000)
+        return self._unrest()
 
     def _rest(self) -> str:
         # Nothing is broken any more: what is published now must arrive, too.
@@ -239,6 +293,14 @@ class DeliveryCampaign:
             grace_ms=self.plan.limits["grace_ms"],
             brokers=self.world.brokers,
         )
+        journal = [each for broker in brokers for each in broker.disk.journal or ()]
+        for client, number in self._readers.items():
+            if number:
+                problems = broken(
+                    self.views, client, number, journal, self.faults.excused, is_at_rest=client.name == "last"
+                )
+                run.verdict.lost += len(problems)
+                run.verdict.problems += problems
         run.counts = observed(self.world) + self.lives.counts
 
     def _unrest(self) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from overlay import Overlay, TestClient, chain, star
 from penstock.broker import Access, BrokerSettings, Rule
 from penstock.broker.clients.log_desk import LogDesk
 from penstock.model.body import decode_attributes
+from penstock.model.values import AttributeValue
 from penstock.protocol import frames as f
 from penstock.selectors import Selector
 
@@ -472,3 +475,71 @@ def test_many_answers_of_nothing_count_for_what_they_take_to_keep() -> None:
         ask(client, 2**61, 2**61, number=asked)
         asked += 1
     assert asked <= 1_000_000 // 512 + 1
+
+
+# --- last values
+
+VIEW = (("pb.a", "symbol"),)
+
+
+def forgetful(**settings: object) -> Overlay:
+    """Brokers ``pb`` and ``sb`` in a row; the first one trims its log at once, and keeps last values by ``symbol``."""
+    limits: dict[str, Any] = {**PATIENT, "retain_ms": 0, "grace_ms": 2_000, **settings}
+    guaranteed = limits.pop("guaranteed")
+    assert guaranteed
+    pubends: dict[str, Any] = {"pubends": (PUBEND,), "last_values": VIEW}
+    made = Overlay(
+        BrokerSettings("pb", number=1, neighbours=("sb",), all_last_values=VIEW, **pubends, **limits),
+        BrokerSettings("sb", number=2, neighbours=("pb",), all_last_values=VIEW, **limits),
+    )
+    made.link("pb", "sb")
+    return made
+
+
+def test_last_values_are_read_anywhere_though_the_log_was_trimmed_and_the_broker_crashed() -> None:
+    overlay = forgetful()
+    messages: list[dict[str, AttributeValue]] = [{"symbol": "AB"[each % 2], "number": each} for each in range(6)]
+    overlay.client("pb").publish(*messages)
+    overlay.wait(10_000)
+    assert overlay.disks["pb"].ticks(PUBEND) == []
+    overlay.crash("pb")
+    overlay.now_ms += 1
+    overlay.start("pb")
+    overlay.link("pb", "sb")
+    reader = overlay.client("sb")
+    reader.say(f.SurveyRequest(1, "symbol"), f.SurveyRequest(2, "number"), f.SurveyRequest(3))
+    assert [each.keeping for each in surveys(reader)] == [(PUBEND,), (), ()]
+    last = present(overlay)
+    reader.say(f.ReadRequest(4, PUBEND, 0, last, "TRUE", 10_000, "symbol"))
+    (answer,) = answers(reader)
+    assert (answer.host, answer.first, answer.lost, answer.is_compacted) == ("", 0, (), True)
+    assert [decode_attributes(each)["number"] for each in answer.bodies] == [4, 5]
+    assert answer.last < last
+    reader.say(f.ReadRequest(5, PUBEND, answer.last + 1, last, "TRUE", 10_000, "symbol"))
+    rest = answers(reader)[1]
+    assert (rest.last, rest.ticks, rest.lost, rest.is_compacted) == (last, [], (), False)
+    check_that_nothing_is_left(overlay)
+
+
+def test_rights_and_selectors_hold_for_last_values_of_what_was_trimmed() -> None:
+    overlay = forgetful(access=GUARDED)
+    messages: list[dict[str, AttributeValue]] = [
+        {"class": each, "symbol": each, "number": number} for number, each in enumerate(["STOCK", "BOND"])
+    ]
+    overlay.client("pb", "writer", "w").publish(*messages)
+    overlay.wait(10_000)
+    assert overlay.disks["pb"].ticks(PUBEND) == []
+    reader = overlay.client("sb", "reader", "r")
+    reader.say(f.ReadRequest(4, PUBEND, 0, present(overlay), "TRUE", 10_000, "symbol"))
+    assert [decode_attributes(each)["number"] for each in answers(reader)[0].bodies] == [0]
+
+
+def test_a_pubend_that_keeps_last_values_and_was_not_heard_of_yet_is_out_of_reach() -> None:
+    overlay = forgetful()
+    overlay.cut("pb", "sb")
+    overlay.crash("sb")
+    overlay.now_ms += 1
+    overlay.start("sb")
+    reader = overlay.client("sb")
+    reader.say(f.SurveyRequest(1, "symbol"), f.SurveyRequest(2, "price"), f.SurveyRequest(3))
+    assert [each.unreachable for each in surveys(reader)] == [(PUBEND,), (), ()]

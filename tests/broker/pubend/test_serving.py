@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.broker.effects import ReadLog
+from penstock.broker.pubend.last_values import LastView
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.serving import READ_BYTES_MAX, LogServing
 from penstock.broker.settings import BrokerSettings
-from penstock.model.body import encode_body
+from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageIdSource
 from penstock.model.tick import TICK_MAX, Tick, TickRange
@@ -17,6 +18,7 @@ from penstock.selectors.effort import TURN_EFFORT_MAX
 
 IDS = MessageIdSource(publisher=1, broker=1)
 WAITING_MAX = 1_000
+NOW_MS = 5_000
 
 
 class Serving:
@@ -26,7 +28,8 @@ class Serving:
         self.log = PubendLog("p", BrokerSettings("pb"))
         self.log.trimmed_below, self.log.promised = 10, 100
         self.sent: list[LogSpan | LogAnswer] = []
-        self.serving = LogServing({"p": self.log}, send=self.sent.append)
+        self.views: dict[str, LastView] = {}
+        self.serving = LogServing({"p": self.log}, self.views, send=self.sent.append)
 
     def ask(self, first: int, last: int, number: int = 1, *, bytes_max: int = 1_000, selector: str = "TRUE") -> None:
         self.serving.ask(LogRequest("p", "sb", number, first, last, bytes_max, selector))
@@ -42,7 +45,7 @@ class Serving:
     ) -> tuple[tuple[int, int], list[int], tuple[tuple[int, int], ...]]:
         """A read has ended; answers with range, ticks and losses of the answer."""
         ranges = None if damaged is None else TickRange(Tick(damaged[0]), Tick(damaged[1]))
-        assert self.serving.on_read(read.number, [(tick, body(tick)) for tick in ticks], last, ranges)
+        assert self.serving.on_read(read.number, [(tick, body(tick)) for tick in ticks], last, ranges, now_ms=NOW_MS)
         return self.answer()
 
     def answer(self) -> tuple[tuple[int, int], list[int], tuple[tuple[int, int], ...]]:
@@ -282,13 +285,120 @@ def test_the_same_number_of_another_host_is_another_request() -> None:
     serving.serving.ask(LogRequest("p", "other", 1, 20, 60, 1_000, "TRUE"))
     reads = serving.serving.take_effects()
     for read in reads:
-        assert serving.serving.on_read(read.number, [], 60, None)
+        assert serving.serving.on_read(read.number, [], 60, None, now_ms=NOW_MS)
     assert sorted(each.host for each in serving.sent) == ["other", "sb"]
 
 
 def test_a_read_for_somebody_else_is_none_of_ours() -> None:
     serving = Serving()
     read = serving.begin(20, 60)
-    assert not serving.serving.on_read(1, [], 60, None)
-    assert serving.serving.on_read(read.number, [], 60, None)
-    assert not serving.serving.on_read(read.number, [], 60, None)
+    assert not serving.serving.on_read(1, [], 60, None, now_ms=NOW_MS)
+    assert serving.serving.on_read(read.number, [], 60, None, now_ms=NOW_MS)
+    assert not serving.serving.on_read(read.number, [], 60, None, now_ms=NOW_MS)
+
+
+# --- last values of what was trimmed
+
+
+class Viewed(Serving):
+    """A pubend that keeps last values by ``symbol``: of ticks below 10, it has 2 (A), 4 (B) and 7 (C)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.view = self.views["p"] = LastView("p", "symbol", keys_max=100, bytes_max=10_000)
+        self.keep({1: "A", 2: "A", 4: "B", 7: "C"})
+
+    def keep(self, symbols: dict[int, str]) -> None:
+        self.view.keep(((tick, traded(tick, symbol)) for tick, symbol in symbols.items()), now_ms=NOW_MS)
+
+    def answered(
+        self, first: int, last: int, *, selector: str = "TRUE", bytes_max: int = 1_000, key: str = "symbol"
+    ) -> LogAnswer:
+        """Ask for last values; the log has tick 12 (B) and 15 (A)."""
+        self.serving.ask(LogRequest("p", "sb", 1, first, last, bytes_max, selector, key))
+        (read,) = self.serving.take_effects()
+        found = [(tick, traded(tick, symbol)) for tick, symbol in ((12, "B"), (15, "A")) if read.first <= tick]
+        assert self.serving.on_read(read.number, found, 100, None, now_ms=NOW_MS)
+        (answer,), self.sent[:] = self.sent[:], []
+        assert isinstance(answer, LogAnswer)
+        return answer
+
+
+def traded(tick: int, symbol: str) -> bytes:
+    return encode_body(IDS.next(0), Message({"symbol": symbol, "tick": tick}))
+
+
+def shown(answer: LogAnswer) -> tuple[int, int, list[int], bool]:
+    assert not answer.lost
+    return answer.first, answer.last, answer.ticks, answer.is_compacted
+
+
+def test_what_was_trimmed_is_answered_with_what_is_kept_of_it_and_then_comes_the_log() -> None:
+    serving = Viewed()
+    assert shown(serving.answered(0, 60)) == (0, 9, [2, 4, 7], True)
+    assert shown(serving.answered(10, 60)) == (10, 60, [12, 15], False)
+    assert shown(serving.answered(0, 5)) == (0, 5, [2, 4], True)
+
+
+def test_who_reads_the_log_alone_or_by_another_key_is_told_of_what_was_trimmed() -> None:
+    for key in ("", "price"):
+        assert Viewed().answered(0, 60, key=key).lost == ((0, 9),)
+
+
+def test_last_values_of_trimmed_ticks_are_selected_like_messages_of_the_log() -> None:
+    assert shown(Viewed().answered(0, 60, selector="symbol <> 'B'")) == (0, 9, [2, 7], True)
+
+
+def test_last_values_come_in_parts_that_fit() -> None:
+    serving = Viewed()
+    assert shown(serving.answered(0, 60, bytes_max=1)) == (0, 3, [2], True)
+    assert shown(serving.answered(4, 60, bytes_max=1)) == (4, 6, [4], True)
+    assert shown(serving.answered(7, 60, bytes_max=1)) == (7, 9, [7], True)
+
+
+def test_what_is_trimmed_during_a_read_is_answered_from_what_is_kept() -> None:
+    serving = Viewed()
+    serving.serving.ask(LogRequest("p", "sb", 1, 10, 60, 1_000, "TRUE", "symbol"))
+    (read,) = serving.serving.take_effects()
+    serving.keep({12: "B", 15: "A"})
+    serving.log.trimmed_below = 20
+    assert serving.serving.on_read(read.number, [(12, traded(12, "B"))], 60, None, now_ms=NOW_MS)
+    (answer,), serving.sent[:] = serving.sent[:], []
+    assert isinstance(answer, LogAnswer)
+    assert shown(answer) == (10, 19, [12, 15], True)
+
+
+def test_a_scan_that_trimming_overtakes_again_and_again_finds_the_newest_of_each_key() -> None:
+    """Between any two parts of the scan some more is trimmed, and newer messages take the place of older ones."""
+    serving = Viewed()
+    newest: dict[object, int] = {}
+    first = 0
+    for below in (11, 13, 14, 16, 16):
+        serving.keep({tick: symbol for tick, symbol in ((12, "B"), (15, "A")) if tick < below})
+        serving.log.trimmed_below = below
+        answer = serving.answered(first, 20, bytes_max=1)
+        for tick, found in zip(answer.ticks, answer.bodies, strict=True):
+            newest[decode_attributes(found)["symbol"]] = tick
+        first = answer.last + 1
+    while first <= 20:
+        answer = serving.answered(first, 20)
+        for tick, found in zip(answer.ticks, answer.bodies, strict=True):
+            newest[decode_attributes(found)["symbol"]] = tick
+        first = answer.last + 1
+    assert newest == {"A": 15, "B": 12, "C": 7}
+
+
+def test_who_asks_where_a_log_begins_is_told_whether_last_values_are_kept() -> None:
+    for key, is_keeping in (("symbol", True), ("price", False), ("", False)):
+        serving = Viewed()
+        serving.serving.ask(LogRequest("p", "sb", 7, 0, 0, key=key))
+        assert serving.sent == [LogSpan("p", "sb", 7, 10, 100, is_keeping)]
+
+
+def test_answers_from_memory_wait_for_their_turn_like_reads() -> None:
+    serving = Viewed()
+    for number in range(5):
+        serving.serving.ask(LogRequest("p", "sb", number, 0, 60, 1_000, "TRUE", "symbol"))
+    reads = serving.serving.take_effects()
+    assert [(each.first, each.last, each.bytes_max) for each in reads] == [(10, 10, 1)] * 2
+    assert serving.sent == []

@@ -2,7 +2,7 @@
 
 A client asks its host, the host asks the pubend up its tree, the answer comes down the same path. A request is small
 and an answer bounded; whoever gets none in time asks again. Nothing here holds a log: what was trimmed is reported as
-lost.
+lost, unless the pubend keeps the last values that are looked for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from penstock.broker.due import Due
 from penstock.broker.effects import ReadLog
 from penstock.broker.neighbours.ways import Ways
 from penstock.broker.peers import Guest, Peer
+from penstock.broker.pubend.last_values import LastView
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.serving import LogServing
 from penstock.broker.rooms import Rooms
@@ -66,20 +67,26 @@ class _Survey:
     pending: dict[str, None]
     away: tuple[str, ...]
     spans: list[tuple[str, int, int]] = field(default_factory=list)
+    keeping: list[str] = field(default_factory=list)
 
 
 class LogDesk:
     """One broker's part in reading logs."""
 
     def __init__(
-        self, rooms: Rooms, logs: Mapping[str, PubendLog], *, refuse: Callable[[Peer, str, int, str], None]
+        self,
+        rooms: Rooms,
+        logs: Mapping[str, PubendLog],
+        views: Mapping[str, LastView],
+        *,
+        refuse: Callable[[Peer, str, int, str], None],
     ) -> None:
         self._name = rooms.settings.name
         self._rooms = rooms
         self._logs = logs
         self._refuse = refuse
         self._ways = Ways(rooms, logs)
-        self._serving = LogServing(logs, send=self._answer)
+        self._serving = LogServing(logs, views, send=self._answer)
         # Answers to questions of an earlier life must not match ours.
         self._last = rooms.filters.incarnation << 20
         self._readings: dict[int, _Reading] = {}
@@ -106,7 +113,8 @@ class LogDesk:
         self._readings[number] = _Reading(peer.connection, frame, now_ms + _ANSWER_MS)
         self.due.by(now_ms + _ANSWER_MS)
         size = max(frame.bytes_max, 1)
-        self.on_request(LogRequest(frame.pubend, self._name, number, frame.first, frame.last, size, selector))
+        ticks = (frame.first, frame.last)
+        self.on_request(LogRequest(frame.pubend, self._name, number, *ticks, size, selector, frame.key))
 
     def on_survey_request(self, peer: Peer, frame: SurveyRequest, *, now_ms: int) -> None:
         """Asks all pubends for the spans of their logs, for a client."""
@@ -122,12 +130,17 @@ class LogDesk:
         number = self._last
         # No need to wait for those without a path.
         away = [each for each in pubends if not self._ways.leads_to(each)]
+        if frame.key:
+            # A subscription begins with all that is in the logs of pubends it hears of later, but not with last values.
+            views = self._rooms.settings.all_last_values
+            away += [each for each, key in views if key == frame.key and each not in pubends]
         asked = [each for each in pubends if each not in away]
         end_ms = now_ms + _SURVEY_MS
         self.due.by(end_ms)
-        self._surveys[number] = _Survey(peer.connection, frame.number, end_ms, dict.fromkeys(asked), tuple(away))
+        pending = dict.fromkeys(asked)
+        self._surveys[number] = _Survey(peer.connection, frame.number, end_ms, pending, tuple(away))
         for pubend in asked:
-            self.on_request(LogRequest(pubend, self._name, number, 0, 0))
+            self.on_request(LogRequest(pubend, self._name, number, 0, 0, key=frame.key))
         self._settle(number)
 
     def _problem(self, peer: Peer, guest: Guest, frame: ReadRequest) -> tuple[str, str]:
@@ -189,6 +202,8 @@ class LogDesk:
         if survey is not None and frame.pubend in survey.pending:
             del survey.pending[frame.pubend]
             survey.spans.append((frame.pubend, frame.earliest, frame.latest))
+            if frame.is_keeping:
+                survey.keeping.append(frame.pubend)
             self._settle(frame.number)
 
     def on_answer(self, frame: LogAnswer) -> None:
@@ -205,14 +220,17 @@ class LogDesk:
         peer = self._rooms.connections.peers.get(reading.connection)
         if peer is not None:
             number, ticks = reading.frame.number, (frame.first, frame.last)
-            answer = LogAnswer(frame.pubend, "", number, ticks, frame.ticks, frame.bodies, frame.lost)
+            found = (frame.ticks, frame.bodies, frame.lost)
+            answer = LogAnswer(frame.pubend, "", number, ticks, *found, is_compacted=frame.is_compacted)
             self._rooms.connections.carry(peer, answer)
 
     # --- the shell, time
 
-    def on_read(self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None) -> bool:
+    def on_read(
+        self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None, *, now_ms: int
+    ) -> bool:
         """Takes a read of a log that has ended; returns False if it was for somebody else."""
-        return self._serving.on_read(number, messages, last, damaged)
+        return self._serving.on_read(number, messages, last, damaged, now_ms=now_ms)
 
     def take_effects(self) -> list[ReadLog]:
         """Returns the reads for the shell."""
@@ -248,7 +266,9 @@ class LogDesk:
         del self._surveys[number]
         peer = self._rooms.connections.peers.get(survey.connection)
         if peer is not None:
-            reply = SurveyReply(survey.number, tuple(sorted(survey.spans)), (*survey.away, *survey.pending))
+            away = (*survey.away, *survey.pending)
+            spans, keeping = tuple(sorted(survey.spans)), tuple(survey.keeping)
+            reply = SurveyReply(survey.number, spans, away, keeping)
             self._rooms.connections.say(peer, reply)
 
     def _answer(self, frame: LogSpan | LogAnswer) -> None:

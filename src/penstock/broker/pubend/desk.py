@@ -274,6 +274,11 @@ class PubendDesk:
         self.counts["settled"] += 1
         return []
 
+    @property
+    def is_settling(self) -> bool:
+        """Whether something was settled in this turn."""
+        return bool(self._settled)
+
     def finish(self) -> list[Answer]:
         """Makes what was settled in this turn durable, in one commit; returns the answers that need not wait."""
         if not self._settled:

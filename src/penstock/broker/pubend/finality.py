@@ -3,11 +3,14 @@
 Hosts report how far their clients are; each broker forwards the latest report of every host, about once a second. The
 pubend keeps that report: an absent host holds what it has not confirmed, until it lapses. The log keeps more than that
 for replay, by age or size, and less only at its maximum size, where a policy decides.
+
+Where the last values of a pubend are kept, what may go waits until it was folded into the view (``compaction``), which
+then trims piece by piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +22,7 @@ from penstock.broker.pubend.work import WorkHome
 from penstock.broker.settings import BrokerSettings
 from penstock.model.tick import Tick, tick_at
 from penstock.protocol.frames import Positions
-from penstock.protocol.status import PubendStatus
+from penstock.protocol.status import LastValuesStatus, PubendStatus
 
 __all__ = ["Finality"]
 
@@ -58,6 +61,13 @@ class Finality:
         self._hosts: dict[str, dict[str, _Word]] = {name: {} for name in logs}
         """The latest report of each host, by pubend of this broker."""
         self._passing: dict[str, dict[str, tuple[int, bool]]] = {}
+        self._viewed = {pubend for pubend, _ in settings.last_values}
+        self._waiting: dict[str, int] = {}
+        """By pubend with a view, the tick below which its log is to be trimmed; in the order of their turns."""
+        self._lapsing: dict[str, int] = {}
+        """By pubend with a view, the tick below which the oldest is being given up."""
+        self._forgotten_ms: dict[str, int] = {}
+        """By pubend, when publishers were forgotten."""
         self._started_ms: int | None = None
         self._trim_ms = 0
         self.counts = {"trims": 0, "hosts_lapsed": 0, "log_lapsed": 0}
@@ -101,25 +111,60 @@ class Finality:
         changes: list[Change] = []
         for log in self._logs.values():
             below = self._final_below(log, now_ms)
-            if below > log.trimmed_below:
-                log.trim(below)
-                self.counts["trims"] += 1
-                changes.append(Trim(log.name, Tick(below), _BATCHES_MAX))
-                forgotten = tick_at(max(0, log.stream_ms(now_ms) - _FORGET_MS))
-                changes.append(ForgetPublishers(log.name, forgotten))
+            if below <= log.trimmed_below:
+                self._waiting.pop(log.name, None)
+            elif log.name in self._viewed:
+                self._waiting[log.name] = below
+            else:
+                changes += self.trim(log.name, below, now_ms=now_ms)
         return changes
+
+    def trim(self, pubend: str, below: int, *, now_ms: int) -> list[Change]:
+        """Gives up everything below a tick; returns what must become durable."""
+        log = self._logs[pubend]
+        log.trim(below)
+        self.counts["trims"] += 1
+        changes: list[Change] = [Trim(pubend, Tick(below), _BATCHES_MAX)]
+        # Not with every piece of a long trim: it takes a look at all publishers, and a group of commits ends with it.
+        if now_ms >= self._forgotten_ms.get(pubend, 0) + _TRIM_MS:
+            self._forgotten_ms[pubend] = now_ms
+            forgotten = tick_at(max(0, log.stream_ms(now_ms) - _FORGET_MS))
+            changes.append(ForgetPublishers(pubend, forgotten))
+        waiting_below = self._waiting.pop(pubend, 0)
+        if waiting_below > below:
+            self._waiting[pubend] = waiting_below
+        return changes
+
+    # --- trims that wait for a view
+
+    def next_waiting(self) -> tuple[str, int] | None:
+        """The pubend with a view whose turn it is to be trimmed, and the tick below which; None if none waits."""
+        return next(iter(self._waiting.items()), None)
+
+    def wanted_below(self, pubend: str, *, now_ms: int) -> int:
+        """The tick below which a waiting pubend may be trimmed now: somebody further behind may have come meanwhile."""
+        return min(self._waiting.get(pubend, 0), self._final_below(self._logs[pubend], now_ms))
+
+    def put_off(self, pubend: str) -> None:
+        """Lets a pubend wait for the next check."""
+        self._waiting.pop(pubend, None)
+
+    # --- publishers that must wait
 
     def hold_reason(self, pubend: str = "", *, names: bool = True) -> str:
         """Why publishers must wait, if the log of a pubend, or of any, has reached its maximum.
 
         With the name of who is behind, if wanted.
         """
-        if self._settings.retain_policy != "hold":
-            return ""
+        limit = self._settings.retain_bytes_max
+        is_lapsing = self._settings.retain_policy != "hold"
         for log in self._logs.values() if not pubend else filter(None, [self._logs.get(pubend)]):
-            if log.size_bytes >= self._settings.retain_bytes_max:
+            if is_lapsing:
+                # The oldest is dropped at once, unless last values must be kept first: that may not keep up.
+                if log.name in self._viewed and log.size_bytes >= limit + limit // _LAPSE:
+                    return f"pubend {log.name} has to keep last values before it can trim its log to {limit:,} bytes"
+            elif log.size_bytes >= limit:
                 whom = self._furthest_behind(log, names=names)
-                limit = self._settings.retain_bytes_max
                 return f"the log of pubend {log.name} has reached its maximum of {limit:,} bytes{whom}"
         return ""
 
@@ -153,6 +198,9 @@ class Finality:
         if furthest is not None:
             # A lapsed subscription still holds what is left for it: it may be on its way back.
             final = min(final, max(furthest[1], log.trimmed_below))
+        if log.trimmed_below < self._lapsing.get(log.name, 0):
+            # Piece by piece, but all that was decided to be given up.
+            return self._lapsing[log.name]
         kept = min(tick_at(max(0, log.stream_ms(now_ms) - settings.retain_ms)), log.tick_keeping(settings.retain_bytes))
         if log.size_bytes >= settings.retain_bytes_max:
             if settings.retain_policy == "lapse":
@@ -168,10 +216,14 @@ class Finality:
             furthest = self._lowest(log.name)
             durable = furthest[0] if furthest is not None and furthest[1] < below else ""
             self._connections.record("log-lapsed", pubend=log.name, below=below, durable=durable)
+            if log.name in self._viewed:
+                self._lapsing[log.name] = min(below, log.promised + 1)
         return min(below, log.promised + 1)
 
-    def status(self, may_see: MaySee | None = None) -> dict[str, PubendStatus]:
-        """Figures by pubend, with the durable subscriptions that may be seen."""
+    def status(
+        self, may_see: MaySee | None = None, views: Callable[[str], LastValuesStatus | None] = lambda _: None
+    ) -> dict[str, PubendStatus]:
+        """Figures by pubend, with the durable subscriptions that may be seen, and those of its last values."""
         return {
             log.name: PubendStatus(
                 last_tick=log.last_tick,
@@ -183,6 +235,7 @@ class Finality:
                 durables=self._registers[log.name].status(may_see),
                 durable_count=len(self._registers[log.name]),
                 groups=self._work.status(log.name, may_see),
+                last_values=views(log.name),
             )
             for log in self._logs.values()
         }

@@ -2,6 +2,13 @@
 
 Every request is answered on its own, with as much as one bounded read finds, and the client continues from there:
 nothing has to be remembered between two requests, and what gets lost on the way is simply requested again.
+
+Who looks for last values reads from the first tick there ever was, if the pubend keeps them by the same attribute. Of
+what was trimmed they get what the view keeps of it, in the order of ticks, and then the log. The scan stays complete
+though the log is trimmed between two of its parts: of each key, the newest message that the reader has not passed yet
+is either in the log or, once trimmed, in the view under the same tick. It leaves the view only for a newer one of the
+same key, which lies further on; so it is the newer one that the reader finds. What moves into the view below the
+reader's next tick it has read already.
 """
 
 from __future__ import annotations
@@ -11,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from penstock.broker.effects import ReadLog
+from penstock.broker.pubend.last_values import LastView
 from penstock.broker.pubend.log import PubendLog
 from penstock.model.body import decode_attributes
 from penstock.model.tick import TickRange
@@ -34,8 +42,14 @@ _FIRST_NUMBER: Final = 1 << 62
 class LogServing:
     """The requests for the logs of one broker's pubends."""
 
-    def __init__(self, logs: Mapping[str, PubendLog], *, send: Callable[[LogSpan | LogAnswer], None]) -> None:
-        self._logs, self._send = logs, send
+    def __init__(
+        self,
+        logs: Mapping[str, PubendLog],
+        views: Mapping[str, LastView],
+        *,
+        send: Callable[[LogSpan | LogAnswer], None],
+    ) -> None:
+        self._logs, self._views, self._send = logs, views, send
         self._waiting: deque[LogRequest] = deque()
         self._under_way: dict[int, tuple[LogRequest, ReadLog]] = {}
         self._keys: set[tuple[str, int]] = set()
@@ -49,7 +63,8 @@ class LogServing:
         self.counts["log_requests"] += 1
         log = self._logs[frame.pubend]
         if not frame.bytes_max:
-            self._send(LogSpan(frame.pubend, frame.host, frame.number, log.trimmed_below, log.promised))
+            is_keeping = self._view_for(frame) is not None
+            self._send(LogSpan(frame.pubend, frame.host, frame.number, log.trimmed_below, log.promised, is_keeping))
         elif (frame.host, frame.number) in self._keys or len(self._waiting) >= _WAITING_MAX:
             self.counts["log_requests_dropped"] += 1
         else:
@@ -62,11 +77,19 @@ class LogServing:
         effects, self._effects = self._effects, []
         return effects
 
-    def on_read(self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None) -> bool:
+    def on_read(
+        self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None, *, now_ms: int
+    ) -> bool:
         """Answers a request whose read has ended; returns False if the read was not ours."""
         frame, read = self._under_way.pop(number, (None, None))
         if frame is None or read is None:
             return False
+        view = self._view_for(frame)
+        if view is not None and frame.first < self._logs[frame.pubend].trimmed_below:
+            # Also if it was trimmed during the read: then the view has what was read, or something newer.
+            self._answer_from(view, frame, now_ms)
+            self._begin()
+            return True
         # What was trimmed during the read must not look like silence. What was promised meanwhile was not read:
         # a message may be there.
         first, last = max(frame.first, self._logs[frame.pubend].trimmed_below), min(last, read.last)
@@ -91,6 +114,11 @@ class LogServing:
             frame = self._waiting.popleft()
             log = self._logs[frame.pubend]
             first, last = max(frame.first, log.trimmed_below), min(frame.last, log.promised)
+            size = min(frame.bytes_max, READ_BYTES_MAX)
+            if self._view_for(frame) is not None and frame.first < log.trimmed_below:
+                # Answered from memory, but in its turn, as if it were a read: one of next to nothing.
+                first = last = log.trimmed_below
+                size = 1
             if first > last:
                 # The whole range was trimmed, or is yet to come.
                 trimmed = min(frame.last, log.trimmed_below - 1)
@@ -98,17 +126,48 @@ class LogServing:
                 self._answer(frame, max(trimmed, frame.first - 1), [], lost)
                 continue
             self._last += 1
-            read = ReadLog(self._last, frame.pubend, first, last, min(frame.bytes_max, READ_BYTES_MAX))
+            read = ReadLog(self._last, frame.pubend, first, last, size)
             self._under_way[self._last] = frame, read
             self._effects.append(read)
 
+    def _view_for(self, frame: LogRequest) -> LastView | None:
+        """The view that has the last values a request looks for, if there is one."""
+        view = self._views.get(frame.pubend)
+        return view if view is not None and view.attribute == frame.key else None
+
+    def _answer_from(self, view: LastView, frame: LogRequest, now_ms: int) -> None:
+        """Answers with a part of what the view keeps of the trimmed ticks that are asked for."""
+        last = min(frame.last, self._logs[frame.pubend].trimmed_below - 1)
+        room = min(frame.bytes_max, READ_BYTES_MAX)
+        kept: list[tuple[int, bytes]] = []
+        for tick, body in view.between(frame.first, last, now_ms=now_ms):
+            if kept and len(body) > room:
+                last = tick - 1
+                break
+            kept.append((tick, body))
+            room -= len(body)
+        found, looked_at = _matching(frame.selector, kept)
+        if looked_at < len(kept):
+            last = kept[looked_at][0] - 1
+        self.counts["log_rows_read"] += looked_at
+        self._answer(frame, last, found, (), is_compacted=True)
+
     def _answer(
-        self, frame: LogRequest, last: int, messages: list[tuple[int, bytes]], lost: tuple[tuple[int, int], ...]
+        self,
+        frame: LogRequest,
+        last: int,
+        messages: list[tuple[int, bytes]],
+        lost: tuple[tuple[int, int], ...],
+        *,
+        is_compacted: bool = False,
     ) -> None:
         self._keys.discard((frame.host, frame.number))
         self.counts["log_rows_sent"] += len(messages)
         ticks, bodies = [tick for tick, _ in messages], [body for _, body in messages]
-        self._send(LogAnswer(frame.pubend, frame.host, frame.number, (frame.first, last), ticks, bodies, lost))
+        span = (frame.first, last)
+        self._send(
+            LogAnswer(frame.pubend, frame.host, frame.number, span, ticks, bodies, lost, is_compacted=is_compacted)
+        )
 
 
 def _matching(text: str, messages: list[tuple[int, bytes]]) -> tuple[list[tuple[int, bytes]], int]:
