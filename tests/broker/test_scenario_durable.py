@@ -426,6 +426,8 @@ def test_what_a_client_says_in_one_turn_is_one_frame_and_no_more_than_it_holds()
 
 def test_what_is_said_just_before_the_end_counts_before_anybody_else_claims_the_name() -> None:
     overlay = line()
+    # With somebody who wants the same, the name is claimed in the turn in which it is asked for.
+    durable(overlay, name="E")
     client = durable(overlay)
     publish(overlay, *range(6))
     kept = ticks(overlay)

@@ -489,6 +489,29 @@ def test_a_single_message_is_kept_when_its_acknowledgement_returns(tmp_path: Pat
     run(test())
 
 
+def test_who_waits_has_the_broker_told_at_once_and_in_order_only_of_the_position() -> None:
+    async def test() -> None:
+        broker = serving()
+        broker.answers[Settle] = lambda frame: [Settled(frame.number, frame.pubend, frame.below, frame.ticks)]
+        never = ClientSettings(acknowledge_ms=10**6)
+        async with broker, connect(broker.address, settings=never) as client:
+            subscription = await client.subscribe("TRUE", durable="app", acknowledge="manual").ready()
+            messages = [await subscription.get() for _ in range(6)]
+            async with asyncio.timeout(5):
+                await subscription.acknowledge(messages[0])
+                await subscription.acknowledge(messages[1])
+                await subscription.acknowledge(messages[3])
+                await subscription.acknowledge_through()
+            assert broker.peer.of(Settle) == [
+                Settle(1, 0, 2, ()),
+                Settle(1, 0, 3, ()),
+                Settle(1, 0, 3, (4,)),
+                Settle(1, 0, 7, ()),
+            ]
+
+    run(test())
+
+
 def test_many_that_wait_at_once_share_frames(tmp_path: Path) -> None:
     async def test() -> None:
         async with broker_with_clients(tmp_path) as (node, url, publisher), connect(url, settings=QUICK) as client:
