@@ -65,7 +65,6 @@ class Compaction:
         self._last_read = _FIRST_NUMBER
         self._last_commit = self._durable = 0
         """The commit of the last piece, and the last one whose values are durable."""
-        self._effects: list[ReadLog] = []
         self._noted = dict.fromkeys(self.views, 0)
         self._note_ms = 0
         self.counts = {"last_values_kept": 0, "last_values_dropped": 0, "last_values_damaged": 0}
