@@ -7,7 +7,8 @@ bounded by the credit of publishers, who get none for messages that are not dura
 When there is no space the commits keep their order and are retried every second. Trims and named values are made
 durable ahead of them. Only trims make room, and only subscribers that advance make trims possible. A durable
 subscription advances when its claim is durable, which is a named value: if that waited behind the messages, the two
-would deadlock.
+would deadlock. Those of all waiting commits go ahead in one write, and so no trim goes without the values of its own
+commit, which may be last values of what is trimmed (``pubend.compaction``).
 
 A shell carries out what ``begin_next`` returns, one at a time, and reports how it ended: ``on_durable``,
 ``on_gone_ahead`` or ``on_full`` for a write, ``on_read`` or ``on_read_late`` for a read. A store that fails in any

@@ -69,6 +69,7 @@ PROBES: Final[Mapping[str, str]] = {
     "replays_moved": "a subscription began elsewhere, as where it wanted to is not kept any more",
     "replays_refused": "a subscription was refused, as where it wanted to begin is not kept any more",
     "named_pubends": "a message was published to a pubend by its name",
+    "last_values_kept": "a message that was trimmed from a log was kept as a last value",
     "expired": "a message was dropped, as it had expired",
     "best_effort_delivered": "a message of the best-effort class came, in the midst of all this",
 }

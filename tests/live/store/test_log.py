@@ -220,6 +220,30 @@ def test_a_full_store_refuses_and_stays_as_it_was_until_there_is_space(tmp_path:
         append(store, later, later)
 
 
+def test_a_full_store_takes_last_values_in_place_of_the_messages_that_it_trims_whatever_room_they_need(
+    tmp_path: Path,
+) -> None:
+    """Each message has a key of its own, so all of them are kept, and named values take more room than batches."""
+    with opened(tmp_path, bytes_max=1 << 20) as store:
+        first = 1
+        try:
+            while True:
+                append(store, first, first + 99, size=60)
+                first += 100
+        except StoreFullError:
+            pass
+        for tick in range(1, first, 300):
+            bodies = [(each, bytes(60)) for each in range(tick, min(tick + 300, first))]
+            kept = [SetValue(f"last/p/{each:018}/symbol", body) for each, body in bodies]
+            store.commit([Trim("p", Tick(bodies[-1][0] + 1)), *kept])
+        assert store.message_count("p") == 0
+        assert len(store.recovered().values) == first - 1
+        with pytest.raises(StoreFullError):
+            store.commit([Append("p", numbered(first, first, size=1 << 20))])
+    with opened(tmp_path, bytes_max=1 << 20) as store:
+        assert len(store.recovered().values) == first - 1
+
+
 @contextmanager
 def small_disk(place: Path, *, size: str = "4m") -> Iterator[Path]:
     if os.geteuid() != 0:

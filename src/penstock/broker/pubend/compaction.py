@@ -65,10 +65,9 @@ class Compaction:
         self._last_read = _FIRST_NUMBER
         self._last_commit = self._durable = 0
         """The commit of the last piece, and the last one whose values are durable."""
-        self._effects: list[ReadLog] = []
         self._noted = dict.fromkeys(self.views, 0)
         self._note_ms = 0
-        self.counts = {"last_values_dropped": 0, "last_values_damaged": 0}
+        self.counts = {"last_values_kept": 0, "last_values_dropped": 0, "last_values_damaged": 0}
 
     def begin(self) -> None:
         """Continues with the views of the former life, and drops those that nobody wants any more.
@@ -153,6 +152,7 @@ class Compaction:
 
     def _keep_changes(self, view: LastView) -> None:
         for change in view.take_changes():
+            self.counts["last_values_kept"] += change.value is not None
             self._last_commit = self._commits.add(change)
 
     # --- figures

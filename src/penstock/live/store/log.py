@@ -31,7 +31,7 @@ __all__ = ["LogStore"]
 
 _SLACK_BYTES = 1 << 20
 _SMALL_BYTES = 256 * 1024
-"""How far changes that make room, or are small, may exceed the limit of the file."""
+"""How far one commit that makes room, or is small, may exceed the limit of the file, or its size if that is larger."""
 _OPENING_BYTES = 16 << 20
 
 _Messages = list[tuple[Tick, bytes]]
@@ -66,9 +66,9 @@ class LogStore:
     ) -> LogStore:
         """Open or make the store in a folder; refuses one that is foreign, damaged, of another format or in use.
 
-        At a file size of ``bytes_max`` the store is full, like a disk, except for a little room for trims and named
-        values; the file never shrinks, but trimmed space is reused. The reserve is disk space set aside for the same
-        purpose on a full disk.
+        At a file size of ``bytes_max`` the store is full, like a disk, except for trims and named values, which find a
+        little room each time; the file never shrinks, but trimmed space is reused. The reserve is disk space set aside
+        for the same purpose on a full disk.
         """
         # Opening needs some space, too, and the reserve is there to make room.
         # Without a database it stays, since it shows that there was a store.
@@ -101,7 +101,7 @@ class LogStore:
             is_small = not _body_bytes(changes)
             if is_small:
                 self._reserve.release()
-                self._limit_to(self._bytes_max, _SMALL_BYTES)
+                self._make_way()
             try:
                 if not self.move_log():
                     raise
@@ -110,10 +110,21 @@ class LogStore:
                 if is_small:
                     self._limit_to(self._bytes_max)
 
-    def _limit_to(self, bytes_max: int | None, slack_bytes: int = 0) -> None:
+    def _limit_to(self, bytes_max: int | None) -> None:
         """Let the file grow up to a size, or no further if it is already larger."""
         if bytes_max is not None:
-            limit_pages(self._database, bytes_max + slack_bytes)
+            limit_pages(self._database, bytes_max)
+
+    def _make_way(self) -> None:
+        """Let the file grow a little for changes that make room, or are small, however large it is.
+
+        Last values that are kept of trimmed messages may take more room than these did. Trims must not get stuck for
+        that: whoever keeps named values bounds them, and only messages have to wait at the limit of the file.
+        """
+        if self._bytes_max is not None:
+            (pages,) = self._query("PRAGMA page_count").fetchone()
+            (page_bytes,) = self._query("PRAGMA page_size").fetchone()
+            self._limit_to(max(self._bytes_max, pages * page_bytes) + _SMALL_BYTES)
 
     def _commit(self, changes: Sequence[Change], *, lost: tuple[str, TickRange] | None = None) -> None:
         # States are copied on first use, and totals here, so that a failed commit leaves the old ones.
