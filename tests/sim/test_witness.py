@@ -206,6 +206,22 @@ def test_numbers_are_unpacked() -> None:
     assert unpacked(ONE + (258).to_bytes(4)) == (1, 258)
 
 
+def test_a_session_may_drop_what_had_expired_by_the_clock_of_another_lines_broker() -> None:
+    short, lasting = (
+        encode_body(MessageId(1, 1, 1_000, number), Message({"a": 1}, expires=lifetime))
+        for number, lifetime in ((9, 1.0), (10, None))
+    )
+    for body, breaches in ((short, 0), (lasting, 1)):
+        case = Case()
+        case.inbox.positions.on_start("p", 1)
+        case.inbox.positions.on_horizon("p", 20)
+        case.begin(2)
+        case.ask(2)
+        case.hear(2, Deliver(0, [9], [ONE], [body]))
+        case.witness.check_repeated(1)
+        assert len(case.witness.breaches) == breaches
+
+
 def test_every_broker_that_brings_a_message_with_a_lifetime_is_noted() -> None:
     case = Case()
     case.clock.now_us = 7_000

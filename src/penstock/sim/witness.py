@@ -203,14 +203,15 @@ class Witness:
     def _on_deliver(self, line: int, heard: _Heard, frame: f.Deliver) -> None:
         if f.is_guaranteed_number(frame.pubend) and (pubend := heard.names.get(frame.pubend)) is not None:
             for tick, numbers, body in zip(frame.ticks, frame.numbers, frame.bodies, strict=True):
+                expires = _EXPIRES in body
                 for number in unpacked(numbers):
-                    self._on_message(line, heard, (number, pubend), tick)
-                    if _EXPIRES in body and number in heard.asked_us:
+                    self._on_message(line, heard, (number, pubend), tick, expires=expires)
+                    if expires and number in heard.asked_us:
                         self._note_carrier(heard, (number, pubend), tick)
         for tick, numbers in zip(frame.ticks, frame.numbers, strict=True):
             self._note(f"gets {tick} for {numbers.hex()}")
 
-    def _on_message(self, line: int, heard: _Heard, key: _Key, tick: int) -> None:
+    def _on_message(self, line: int, heard: _Heard, key: _Key, tick: int, *, expires: bool = False) -> None:
         number, pubend = key
         last = heard.last.get(key, -1)
         if tick <= last or tick < heard.least.get(number, {}).get(pubend, 0):
@@ -219,6 +220,9 @@ class Witness:
             self._excused += 1
         elif tick < self._began(line, heard, key):
             # The broker where the client is, or was, promised less than this one has.
+            self._excused += 1
+        elif expires and number in self._inboxes and tick < (self._inboxes[number].positions.get(pubend) or 0):
+            # By the clock of another line's broker it had expired, and was passed over there.
             self._excused += 1
         heard.last[key] = max(last, tick)
 
