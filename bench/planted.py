@@ -1260,6 +1260,14 @@ MUTANTS: Final = (
         tests=("tests/broker/pubend/test_work.py",),
     ),
     Mutant(
+        "forgotten-group-comes-back",
+        "what a member asks in a group that was forgotten makes the group anew",
+        "broker/pubend/work.py",
+        "            if frame.has_joined:\n",
+        "            if frame.has_joined and frame.round < 0:\n",
+        tests=("tests/broker/pubend/test_work.py",),
+    ),
+    Mutant(
         "series-ignored",
         "a host takes the numbers of a restarted pubend for old ones",
         "broker/host/work.py",

@@ -333,6 +333,23 @@ def test_a_group_that_is_forgotten_leaves_nothing_and_tells_its_members() -> Non
     assert pubend.home.client_of("p", "g") is None
 
 
+def test_a_question_that_was_on_its_way_does_not_make_a_forgotten_group_anew() -> None:
+    pubend = Pubend()
+    pubend.ask()
+    pubend.sync()
+    pubend.home.forget("p", "g")
+    pubend.sync()
+    pubend.ask(has_joined=True)
+    (answer,) = pubend.sync()
+    assert isinstance(answer, WorkJoined)
+    assert "was forgotten" in answer.problem
+    assert pubend.home.client_of("p", "g") is None
+    assert pubend.values == {}
+    # Who asks for the first time makes the group anew.
+    pubend.ask()
+    assert pubend.sync() == [WorkJoined("p", "sb", b"a", 1)]
+
+
 def test_a_group_whose_values_are_damaged_holds_the_log_until_it_is_forgotten() -> None:
     pubend = Pubend()
     pubend.ask()

@@ -166,6 +166,9 @@ class WorkHome:
             return [_joined(frame, problem)]
         group = self._groups.get(key)
         if group is None:
+            if frame.has_joined:
+                # It belonged to a group that is gone: what is still said in it must not make it anew.
+                return [_joined(frame, _forgotten(frame.group))]
             made = self._make(frame, now_ms)
             if isinstance(made, str):
                 return [_joined(frame, made)]
@@ -257,7 +260,7 @@ class WorkHome:
         if group is not None:
             names = [_value_name(key, page) for page in group.ledger.names()]
             for member in group.members.values():
-                problem = f"group {name!r} was forgotten"
+                problem = shortened(_forgotten(name))
                 self._answers.append(WorkJoined(pubend, member.host, member.identity, member.round, problem))
         for each in names:
             self._last_commit = self._commits.add(SetValue(each, None))
@@ -493,6 +496,10 @@ def _terms(frame: WorkAsk) -> Terms:
 
 def _joined(frame: WorkAsk, problem: str) -> WorkJoined:
     return WorkJoined(frame.pubend, frame.host, frame.member, frame.round, shortened(problem))
+
+
+def _forgotten(group: str) -> str:
+    return f"group {group!r} was forgotten"
 
 
 def _handout(key: _Key, member: bytes, tasks: list[Task]) -> _Handout:
