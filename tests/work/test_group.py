@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from penstock.model.expiry import EXPIRES
 from penstock.model.message_id import MessageId
 from penstock.model.values import AttributeValue
-from penstock.protocol.work_frames import Outcome, Verdict
+from penstock.protocol.work_frames import DELAY_MS_MAX, Outcome, Verdict
 from penstock.work.group import AWAY_MS, Group
 from penstock.work.ledger import Ledger, State, Task
 from penstock.work.terms import Terms
@@ -344,6 +344,116 @@ def test_a_log_that_was_lost_is_not_waited_for() -> None:
     home.group = Group(home.stored.restored(), now_ms=0)
     assert [task.tick for task in home.group.lose(1)] == [1]
     assert home.group.position == 2
+
+
+def test_a_message_that_was_given_up_is_not_waited_for_if_its_log_was_lost() -> None:
+    home = Home(deliveries_max=1)
+    home.join("a")
+    for tick in (1, 2):
+        home.publish()
+        home.turn()
+        home.judge("a", tick, 1, Verdict.REFUSED)
+    home.group = Group(home.stored.restored(), now_ms=0)
+    assert [task.tick for task in home.group.lose(1)] == [1]
+    assert [task.tick for task in home.group.dying.values()] == [2]
+    home.group.check_invariants()
+
+
+def test_a_message_that_was_given_up_blocks_its_key_until_it_is_dead() -> None:
+    home = Home(key="key", deliveries_max=1)
+    home.join("a")
+    for _ in range(2):
+        home.publish("x")
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED)
+    assert (home.state(1), home.turn()) == (State.DYING, [])
+    home.restart()
+    home.join("a")
+    assert home.turn() == []
+    home.group.bury(1)
+    assert home.turn() == [("a", 2, 1)]
+
+
+def test_a_refused_message_blocks_its_key_until_it_is_done() -> None:
+    home = Home(key="key")
+    home.join("a")
+    for _ in range(2):
+        home.publish("x")
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 500)
+    home.restart()
+    home.join("a")
+    assert home.turn() == []
+    home.wait(500)
+    assert home.turn() == [("a", 1, 2)]
+    home.judge("a", 1, 2)
+    assert home.turn() == [("a", 2, 1)]
+
+
+def test_a_delay_holds_over_a_restart() -> None:
+    home = Home()
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 60_000)
+    home.now_ms = 30_000
+    home.restart()
+    home.join("a")
+    assert home.turn() == []
+    assert home.state(1) is State.DELAYED
+    for home.now_ms in (35_000, 40_000, 45_000, 50_000, 55_000, 59_999):
+        home.join("a")
+        home.wait(0)
+    assert home.turn() == []
+    home.wait(1)
+    assert home.turn() == [("a", 1, 2)]
+
+
+def test_a_delay_that_is_over_by_a_restart_is_over() -> None:
+    home = Home()
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 500)
+    home.now_ms = 500
+    home.restart()
+    home.join("a")
+    assert home.turn() == [("a", 1, 2)]
+
+
+def test_no_delay_is_longer_than_there_can_be_whatever_clocks_and_members_say() -> None:
+    home = Home()
+    home.now_ms = 10 * DELAY_MS_MAX
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 2**60)
+    assert home.group.ledger.tasks[1].until_ms == 11 * DELAY_MS_MAX
+    # The clock has been set back.
+    home.now_ms = 0
+    home.restart()
+    home.wait(DELAY_MS_MAX - 1)
+    assert home.state(1) is State.DELAYED
+    home.wait(1)
+    assert home.state(1) is State.READY
+
+
+def test_members_that_are_gone_are_forgotten_also_where_nothing_happens() -> None:
+    home = Home()
+    home.join("gone")
+    home.publish()
+    home.turn()
+    home.join("steady")
+    home.group.leave(b"gone", 1, is_final=False, now_ms=0)
+    while len(home.group.members) > 1:
+        due_ms = home.group.next_deadline()
+        assert due_ms is not None
+        assert home.now_ms < due_ms <= 2 * AWAY_MS
+        home.wait(due_ms - home.now_ms)
+        home.join("steady")
+    assert [*home.group.members] == [b"steady"]
+    assert home.now_ms == 2 * AWAY_MS
+    assert home.group.next_deadline() == 3 * AWAY_MS
 
 
 class Life(RuleBasedStateMachine):

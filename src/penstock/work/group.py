@@ -18,7 +18,7 @@ from typing import Final
 
 from penstock.model.expiry import expires_at_ms
 from penstock.model.values import Attributes, AttributeValue
-from penstock.protocol.work_frames import Outcome, Verdict
+from penstock.protocol.work_frames import DELAY_MS_MAX, Outcome, Verdict
 from penstock.selectors.effort import effort_of
 from penstock.selectors.evaluate import compile_condition
 from penstock.selectors.selector import Selector
@@ -28,6 +28,8 @@ __all__ = ["AWAY_MS", "Group", "Handing", "Member"]
 
 AWAY_MS: Final = 5_000
 """After this long without a word of a member, what it has is handed to others."""
+_FORGET_MS: Final = 2 * AWAY_MS
+"""After this long, it is no member any more, unless it still has something."""
 _RETURN_MS: Final = 2 * AWAY_MS
 """How long members have after a restart to say that they are there: links have to come up first."""
 _RESEND_MS: Final = 1_000
@@ -137,8 +139,12 @@ class Group:
                 task.work_until_ms = now_ms + self.hold_ms
                 task.until_ms = min(task.work_until_ms, now_ms + _RETURN_MS)
                 heappush(self._timers, (task.until_ms, task.tick))
-            elif task.state is State.DELAYED:
+            elif task.state is State.DELAYED and task.until_ms <= now_ms:
                 task.state = State.READY
+            elif task.state is State.DELAYED:
+                # No delay is longer: if one seems to be, the clock was set back since.
+                task.until_ms = min(task.until_ms, now_ms + DELAY_MS_MAX)
+                heappush(self._timers, (task.until_ms, task.tick))
             elif task.state is State.DYING:
                 self.dying[task.number] = task
 
@@ -196,6 +202,7 @@ class Group:
         """The log up to a tick was lost, or trimmed; returns what can never be handed out again."""
         lost = [task for task in self.ledger.undone_tasks() if task.tick <= last and not task.body]
         for task in lost:
+            self.dying.pop(task.number, None)
             self._finish(task)
         self.cursor = max(self.cursor, last + 1)
         return lost
@@ -410,7 +417,7 @@ class Group:
         self.ledger.touch(task)
         if delay_ms > 0:
             task.state = State.DELAYED
-            self._set_until(task, now_ms + delay_ms)
+            self._set_until(task, now_ms + min(delay_ms, DELAY_MS_MAX))
         else:
             task.state = State.READY
             self._offer(task)
@@ -440,6 +447,8 @@ class Group:
     def next_deadline(self) -> int | None:
         """When something changes by itself."""
         silent = [each.heard_ms + AWAY_MS for each in self.members.values() if not each.is_away]
+        # What an absent member has has a deadline of its own.
+        silent += [each.heard_ms + _FORGET_MS for each in self.members.values() if each.is_away and not each.held]
         due_ms = min(silent, default=None)
         if self._timers and (due_ms is None or self._timers[0][0] < due_ms):
             due_ms = self._timers[0][0]
@@ -450,7 +459,7 @@ class Group:
         for member in list(self.members.values()):
             if not member.is_away and now_ms >= member.heard_ms + AWAY_MS:
                 self._miss(member, now_ms)
-            if member.is_away and not member.held and now_ms >= member.heard_ms + 2 * AWAY_MS:
+            if member.is_away and not member.held and now_ms >= member.heard_ms + _FORGET_MS:
                 del self.members[member.identity]
         while self._timers and self._timers[0][0] <= now_ms:
             due_ms, tick = heappop(self._timers)

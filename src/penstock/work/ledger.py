@@ -86,6 +86,7 @@ class _StoredTask(msgspec.Struct, array_like=True, frozen=True):
     state: State
     number: int = 0
     history: tuple[str, ...] = ()
+    delayed_until_ms: int = 0
 
 
 class _StoredHead(msgspec.Struct, array_like=True, frozen=True):
@@ -152,7 +153,7 @@ class Ledger:
         page = self._pages[number] = _Page(is_stored=True)
         for each in stored:
             task = Task(each.tick, number, each.attempts, each.failures, each.member, each.state, each.number)
-            task.history = each.history
+            task.history, task.until_ms = each.history, each.delayed_until_ms
             page.tasks.append(task)
             self.tasks[task.tick] = task
             page.undone += task.state is not State.DONE
@@ -254,4 +255,6 @@ class Ledger:
 
 
 def _stored(task: Task) -> _StoredTask:
-    return _StoredTask(task.tick, task.attempts, task.failures, task.member, task.state, task.number, task.history)
+    delayed_until_ms = task.until_ms if task.state is State.DELAYED else 0
+    fields = (task.tick, task.attempts, task.failures, task.member, task.state, task.number, task.history)
+    return _StoredTask(*fields, delayed_until_ms)
