@@ -1292,6 +1292,22 @@ MUTANTS: Final = (
         tests=("tests/work/test_group.py",),
     ),
     Mutant(
+        "last-attempt-with-others",
+        "a message that is given up if it fails once more is handed out with others",
+        "work/group.py",
+        "return 0 < self.terms.deliveries_max <= task.failures + 1",
+        "return 0 < self.terms.deliveries_max < task.failures + 1",
+        tests=("tests/work/test_group.py",),
+    ),
+    Mutant(
+        "nobody-is-emptied",
+        "a message that must be handed out alone waits until a member happens to have nothing",
+        "work/group.py",
+        "return dict.fromkeys(chosen[: max(count, 0)])",
+        "return {}",
+        tests=("tests/work/test_group.py",),
+    ),
+    Mutant(
         "series-ignored",
         "a host takes the numbers of a restarted pubend for old ones",
         "broker/host/work.py",

@@ -111,6 +111,12 @@ class Group:
         self._known = ledger.frontier
         """Up to here, messages that are in no ledger are done."""
         self._ready: list[int] = []
+        self._ready_alone: list[int] = []
+        """Those that are given up if they fail once more: nothing else may fail with them."""
+        self._alone: dict[bytes, Task] = {}
+        """By member, what it has alone, or had last."""
+        self._emptied: dict[bytes, int] = {}
+        """By member, until when it is handed nothing, so that it can have something alone."""
         self._timers: list[tuple[int, int]] = []
         """When a message changes by itself, and its tick; some do not any more."""
         self._keys: dict[AttributeValue, deque[Task]] = {}
@@ -194,7 +200,7 @@ class Group:
         if task.key is not _UNKEYED:
             self._keys.setdefault(task.key, deque()).append(task)
         if task.state is State.HELD and task.member in self.members:
-            self._hold(self.members[task.member], task)
+            self._hold_still(self.members[task.member], task)
             self._found.setdefault(task.member, []).append(task)
         self._offer(task)
 
@@ -225,10 +231,14 @@ class Group:
         if task.state is State.READY and task.body and task.expires_ms and task.until_ms != task.expires_ms:
             self._set_until(task, task.expires_ms)
         if task.state is State.READY and task.body and self._is_first(task):
-            heappush(self._ready, task.tick)
+            heappush(self._ready_alone if self._is_last_attempt(task) else self._ready, task.tick)
 
     def _is_first(self, task: Task) -> bool:
         return task.key is _UNKEYED or self._keys[task.key][0] is task
+
+    def _is_last_attempt(self, task: Task) -> bool:
+        """Whether a message is given up when its next attempt, or the present one, is in vain."""
+        return 0 < self.terms.deliveries_max <= task.failures + 1
 
     # --- members
 
@@ -248,7 +258,7 @@ class Group:
                 if task.state is State.HELD and task.member == identity:
                     self._set_until(task, task.work_until_ms)
                     if task.body:
-                        self._hold(known, task)
+                        self._hold_still(known, task)
         known.heard_ms, known.prefetch = now_ms, prefetch
         if known.is_away:
             known.is_away = False
@@ -299,6 +309,12 @@ class Group:
             member.held[task.tick] = task
             member.held_bytes += len(task.body)
 
+    def _hold_still(self, member: Member, task: Task) -> None:
+        """A member has what it had before a restart."""
+        self._hold(member, task)
+        if self._is_last_attempt(task):
+            self._alone[member.identity] = task
+
     def _release(self, task: Task) -> None:
         member = self.members.get(task.member)
         if member is not None and member.held.pop(task.tick, None) is not None:
@@ -309,21 +325,76 @@ class Group:
     def hand_out(self, *, now_ms: int) -> dict[bytes, list[Task]]:
         """Gives ready messages to members with room, in turn; to be sent once the ledger's changes are durable."""
         given, self._found = self._found, {}
+        members: Iterable[Member] = self.members.values()
+        if self._ready_alone or self._alone:
+            members = self._hand_out_alone(given, now_ms)
         while self._ready:
-            wanting = [each for each in self.members.values() if _has_room(each)]
+            wanting = [each for each in members if _has_room(each)]
             if not wanting:
                 break
             self._turn += 1
             for place in range(len(wanting)):
                 member = wanting[(self._turn + place) % len(wanting)]
                 share = -(-len(self._ready) // (len(wanting) - place))
-                given.setdefault(member.identity, []).extend(self._give(member, share, now_ms))
+                given.setdefault(member.identity, []).extend(self._give(member, share, now_ms, self._ready))
         return {identity: tasks for identity, tasks in given.items() if tasks}
 
-    def _give(self, member: Member, count: int, now_ms: int) -> list[Task]:
+    def _hand_out_alone(self, given: dict[bytes, list[Task]], now_ms: int) -> list[Member]:
+        """Gives messages that may be given up to members that have nothing; returns those that may have others.
+
+        A member that dies fails with all that it has: if there is a message that kills its members, it takes no other
+        one with it. As long as there are other messages to hand out, half of the members are left for them.
+        """
+        self._alone = {identity: task for identity, task in self._alone.items() if self._has(identity, task)}
+        present = [each for each in self.members.values() if not each.is_away]
+        free = [each for each in present if each.identity not in self._alone]
+        if self.cursor <= self._known:
+            # What members had before a restart is not all known yet.
+            return free
+        while self._ready_alone and not self._is_ready(self._ready_alone[0]):
+            heappop(self._ready_alone)
+        places = (max(1, len(present) // 2) if self._ready else len(present)) - (len(present) - len(free))
+        for member in [each for each in free if not each.held and not each.overdue]:
+            if places < 1 or not self._ready_alone:
+                break
+            tasks = self._give(member, 1, now_ms, self._ready_alone)
+            if tasks:
+                given.setdefault(member.identity, []).extend(tasks)
+                self._alone[member.identity] = tasks[0]
+                free.remove(member)
+                places -= 1
+        emptied = self._choose_emptied(free, min(places, len(self._ready_alone)), now_ms)
+        return [each for each in free if each.identity not in emptied]
+
+    def _is_ready(self, tick: int) -> bool:
+        task = self.ledger.tasks.get(tick)
+        return task is not None and task.state is State.READY
+
+    def _has(self, identity: bytes, task: Task) -> bool:
+        member = self.members.get(identity)
+        return member is not None and member.held.get(task.tick) is task
+
+    def _choose_emptied(self, members: Sequence[Member], count: int, now_ms: int) -> dict[bytes, None]:
+        """The members that are handed nothing until they have nothing: as many as needed, those with the least.
+
+        One that takes longer than a message may take goes on with other messages, and others have their turn.
+        """
+        there = {each.identity for each in members}
+        tried = {identity: until_ms for identity, until_ms in self._emptied.items() if identity in there}
+        if count < 1 or all(tried.get(each, now_ms + 1) <= now_ms for each in there):
+            tried = {}
+        chosen = [identity for identity, until_ms in tried.items() if now_ms < until_ms]
+        others = sorted((each for each in members if each.identity not in tried), key=lambda each: len(each.held))
+        for member in others[: max(count - len(chosen), 0)]:
+            tried[member.identity] = now_ms + self.hold_ms
+            chosen.append(member.identity)
+        self._emptied = tried
+        return dict.fromkeys(chosen[: max(count, 0)])
+
+    def _give(self, member: Member, count: int, now_ms: int, ready: list[int]) -> list[Task]:
         given: list[Task] = []
-        while self._ready and len(given) < count and _has_room(member):
-            task = self.ledger.tasks.get(heappop(self._ready))
+        while ready and len(given) < count and _has_room(member):
+            task = self.ledger.tasks.get(heappop(ready))
             if task is None or task.state is not State.READY or not task.body:
                 continue
             if 0 < task.expires_ms <= now_ms:
@@ -406,12 +477,13 @@ class Group:
         self.ledger.done(task)
         if task.key is not _UNKEYED:
             queue = self._keys.get(task.key, deque())
+            was_first = bool(queue) and queue[0] is task
             if task in queue:
                 queue.remove(task)
-            if queue:
-                self._offer(queue[0])
-            else:
+            if not queue:
                 self._keys.pop(task.key, None)
+            elif was_first:
+                self._offer(queue[0])
 
     def _put_back(self, task: Task, now_ms: int, delay_ms: int = 0) -> None:
         self.ledger.touch(task)
@@ -491,6 +563,8 @@ class Group:
                 assert self.ledger.tasks[tick] is task
                 assert task.state is State.HELD
                 assert task.member == member.identity
+        for tick in filter(self._is_ready, self._ready):
+            assert not self._is_last_attempt(self.ledger.tasks[tick])
         for queue in self._keys.values():
             assert queue
             assert [task.tick for task in queue] == sorted(task.tick for task in queue)

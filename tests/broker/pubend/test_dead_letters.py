@@ -44,8 +44,9 @@ class Office:
         start = self.group.cursor
         messages = [(tick, body(tick), {"number": tick}) for tick in range(start, start + count)]
         self.group.look(messages, start + count - 1, now_ms=0)
-        for tasks in self.group.hand_out(now_ms=0).values():
-            for task in tasks:
+        # What may die is handed out alone.
+        while given := self.group.hand_out(now_ms=0):
+            for task in given[b"m"]:
                 self.group.judge(b"m", task.tick, 1, Verdict.REFUSED, 0, "no", now_ms=0)
 
     def look(self, now_ms: int = 0, pubend: str = "dead") -> None:
