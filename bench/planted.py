@@ -1271,8 +1271,8 @@ MUTANTS: Final = (
         "delay-ends-with-restart",
         "a refused message is handed out again as soon as the pubend has restarted, whatever its delay",
         "work/ledger.py",
-        "task.history, task.until_ms = each.history, each.delayed_until_ms",
-        "task.history = each.history",
+        "            task.until_ms, task.delay_ms = each.delay\n",
+        "",
         tests=("tests/work/test_group.py",),
     ),
     Mutant(

@@ -421,7 +421,7 @@ def test_a_delay_that_is_over_by_a_restart_is_over() -> None:
     assert home.turn() == [("a", 1, 2)]
 
 
-def test_no_delay_is_longer_than_there_can_be_whatever_clocks_and_members_say() -> None:
+def test_no_delay_is_longer_than_there_can_be_whatever_a_member_says() -> None:
     home = Home()
     home.now_ms = 10 * DELAY_MS_MAX
     home.join("a")
@@ -429,10 +429,18 @@ def test_no_delay_is_longer_than_there_can_be_whatever_clocks_and_members_say() 
     home.turn()
     home.judge("a", 1, 1, Verdict.REFUSED, 2**60)
     assert home.group.ledger.tasks[1].until_ms == 11 * DELAY_MS_MAX
-    # The clock has been set back.
+
+
+def test_a_delay_is_no_longer_than_it_was_if_the_clock_was_set_back_since() -> None:
+    home = Home()
+    home.now_ms = 3_600_000
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 3_000)
     home.now_ms = 0
     home.restart()
-    home.wait(DELAY_MS_MAX - 1)
+    home.wait(2_999)
     assert home.state(1) is State.DELAYED
     home.wait(1)
     assert home.state(1) is State.READY

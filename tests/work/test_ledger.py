@@ -108,10 +108,11 @@ def test_a_restored_ledger_knows_all_that_was_written(seed: int) -> None:
 def test_pages_without_delays_are_read_as_well() -> None:
     ledger, stored = Ledger(TERMS, "", 0), Stored()
     task = ledger.add(1)
-    task.state, task.until_ms = State.DELAYED, 7_000
+    task.state, task.until_ms, task.delay_ms = State.DELAYED, 7_000, 500
     ledger.touch(task)
     stored.write(ledger)
-    assert stored.restored().tasks[1].until_ms == 7_000
+    again = stored.restored().tasks[1]
+    assert (again.until_ms, again.delay_ms) == (7_000, 500)
     (fields,) = msgspec.msgpack.decode(stored.values["1"])
     stored.values["1"] = msgspec.msgpack.encode([fields[:-1]])
     assert (stored.restored().tasks[1].state, stored.restored().tasks[1].until_ms) == (State.DELAYED, 0)

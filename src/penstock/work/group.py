@@ -148,8 +148,8 @@ class Group:
             elif task.state is State.DELAYED and task.until_ms <= now_ms:
                 task.state = State.READY
             elif task.state is State.DELAYED:
-                # No delay is longer: if one seems to be, the clock was set back since.
-                task.until_ms = min(task.until_ms, now_ms + DELAY_MS_MAX)
+                # If more is left than all of the delay, the clock was set back since.
+                task.until_ms = min(task.until_ms, now_ms + min(task.delay_ms, DELAY_MS_MAX))
                 heappush(self._timers, (task.until_ms, task.tick))
             elif task.state is State.DYING:
                 self.dying[task.number] = task
@@ -488,8 +488,8 @@ class Group:
     def _put_back(self, task: Task, now_ms: int, delay_ms: int = 0) -> None:
         self.ledger.touch(task)
         if delay_ms > 0:
-            task.state = State.DELAYED
-            self._set_until(task, now_ms + min(delay_ms, DELAY_MS_MAX))
+            task.state, task.delay_ms = State.DELAYED, min(delay_ms, DELAY_MS_MAX)
+            self._set_until(task, now_ms + task.delay_ms)
         else:
             task.state = State.READY
             self._offer(task)

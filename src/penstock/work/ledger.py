@@ -68,6 +68,8 @@ class Task:
     key: AttributeValue = None
     until_ms: int = 0
     """While it is held: when that ends. While it is delayed: when it is ready."""
+    delay_ms: int = 0
+    """While it is delayed: for how long altogether."""
     work_until_ms: int = 0
     """While it is held: when that ends if its member stays."""
     expires_ms: int = 0
@@ -86,7 +88,8 @@ class _StoredTask(msgspec.Struct, array_like=True, frozen=True):
     state: State
     number: int = 0
     history: tuple[str, ...] = ()
-    delayed_until_ms: int = 0
+    delay: tuple[int, int] = (0, 0)
+    """When it ends, and how long it is."""
 
 
 class _StoredHead(msgspec.Struct, array_like=True, frozen=True):
@@ -153,7 +156,8 @@ class Ledger:
         page = self._pages[number] = _Page(is_stored=True)
         for each in stored:
             task = Task(each.tick, number, each.attempts, each.failures, each.member, each.state, each.number)
-            task.history, task.until_ms = each.history, each.delayed_until_ms
+            task.history = each.history
+            task.until_ms, task.delay_ms = each.delay
             page.tasks.append(task)
             self.tasks[task.tick] = task
             page.undone += task.state is not State.DONE
@@ -255,6 +259,6 @@ class Ledger:
 
 
 def _stored(task: Task) -> _StoredTask:
-    delayed_until_ms = task.until_ms if task.state is State.DELAYED else 0
+    delay = (task.until_ms, task.delay_ms) if task.state is State.DELAYED else (0, 0)
     fields = (task.tick, task.attempts, task.failures, task.member, task.state, task.number, task.history)
-    return _StoredTask(*fields, delayed_until_ms)
+    return _StoredTask(*fields, delay)
