@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from overlay import Overlay, TestClient
 from penstock.broker.effects import ReadLog
 from penstock.broker.settings import BrokerSettings
 from penstock.protocol import frames as f
-from penstock.protocol.work_frames import Outcome, Verdict
+from penstock.protocol.work_frames import DEAD_LETTERS, Outcome, Verdict
 from penstock.work.ledger import State
 
 
@@ -160,3 +162,11 @@ def test_the_time_for_a_message_begins_when_it_is_handed_out_also_after_a_slow_r
     (task,) = group.ledger.undone_tasks()
     assert task.state is State.HELD
     assert task.work_until_ms == overlay.now_ms + 40_000
+
+
+def test_dead_letters_are_kept_as_soon_as_changed_settings_say_where() -> None:
+    overlay = chain()
+    broker = overlay.brokers["pb"]
+    changed = replace(overlay.settings["pb"], dead_letters="pb.a")
+    overlay._act("pb", broker.apply(changed, now_ms=overlay.now_ms))
+    assert [*broker.work.home.groups] == [("pb.a", DEAD_LETTERS)]

@@ -90,6 +90,10 @@ class WorkDesk:
         """Goes on with the groups of the former life."""
         self.home.begin(now_ms=now_ms)
 
+    def tune(self, *, now_ms: int) -> None:
+        """Applies changed settings: dead letters may come here from now on."""
+        self.home.keep_dead_letters(now_ms=now_ms)
+
     # --- clients
 
     def problem_with(self, peer: Peer, frame: Join) -> str:
