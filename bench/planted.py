@@ -1308,6 +1308,14 @@ MUTANTS: Final = (
         tests=("tests/work/test_group.py",),
     ),
     Mutant(
+        "full-grave-filled",
+        "dead letters are sent to a pubend elsewhere though its publishers have to wait",
+        "broker/pubend/dead_letters.py",
+        "        if frame.reason and not frame.window_bytes:\n",
+        "        if frame.reason and frame.window_bytes:\n",
+        tests=("tests/broker/pubend/test_dead_letters.py",),
+    ),
+    Mutant(
         "series-ignored",
         "a host takes the numbers of a restarted pubend for old ones",
         "broker/host/work.py",

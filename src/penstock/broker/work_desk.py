@@ -207,9 +207,9 @@ class WorkDesk:
         if parent is not None:
             self._connections.carry(parent, frame)
 
-    def on_carried(self, frame: Carried) -> bool:
+    def on_carried(self, frame: Carried, *, now_ms: int) -> bool:
         """The pubend for dead letters has answered; returns False if the answer is for somebody else."""
-        is_ours = frame.host == self._settings.name and self.home.dead_letters.on_carried(frame)
+        is_ours = frame.host == self._settings.name and self.home.dead_letters.on_carried(frame, now_ms=now_ms)
         self.home.bury()
         return is_ours
 
