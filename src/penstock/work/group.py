@@ -27,7 +27,7 @@ from penstock.work.ledger import Ledger, State, Task
 __all__ = ["AWAY_MS", "Group", "Handing", "Member"]
 
 AWAY_MS: Final = 5_000
-"""After this long without a word of a member, what it has is handed to others."""
+"""After this long without a word, a member counts as away; after as long again, what it has is handed to others."""
 _FORGET_MS: Final = 2 * AWAY_MS
 """After this long, it is no member any more, unless it still has something."""
 _RETURN_MS: Final = 2 * AWAY_MS
