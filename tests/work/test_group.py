@@ -607,6 +607,21 @@ def test_messages_of_a_group_without_dead_letters_are_handed_out_together_howeve
         die(home, "a")
 
 
+@pytest.mark.parametrize("is_final", [True, False])
+def test_a_member_that_goes_after_a_restart_keeps_nothing_that_is_yet_to_be_read(is_final: bool) -> None:
+    home = Home(work_ms=100 * AWAY_MS)
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.group = Group(home.stored.restored(), now_ms=0)
+    home.join("a")
+    home.group.leave(b"a", 1, is_final=is_final, now_ms=0)
+    home.group.look(home.log, 1, now_ms=0)
+    home.turn()
+    home.wait(2 * AWAY_MS)
+    assert home.state(1) is State.READY
+
+
 class Life(RuleBasedStateMachine):
     """Random lives of a group, with commits that take time and restarts that lose what was not committed."""
 

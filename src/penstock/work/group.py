@@ -199,10 +199,19 @@ class Group:
             task.key = attributes.get(self.terms.key)
         if task.key is not _UNKEYED:
             self._keys.setdefault(task.key, deque()).append(task)
-        if task.state is State.HELD and task.member in self.members:
-            self._hold_still(self.members[task.member], task)
-            self._found.setdefault(task.member, []).append(task)
+        if task.state is State.HELD:
+            self._find(task, now_ms)
         self._offer(task)
+
+    def _find(self, task: Task, now_ms: int) -> None:
+        """A message that a member had before a restart is in the log."""
+        member = self.members.get(task.member)
+        if member is None or member.is_away:
+            # It may have come back since, and gone again.
+            self._set_until(task, min(task.until_ms, now_ms + _RETURN_MS))
+        if member is not None:
+            self._hold_still(member, task)
+            self._found.setdefault(task.member, []).append(task)
 
     def lose(self, last: int) -> list[Task]:
         """The log up to a tick was lost, or trimmed; returns what can never be handed out again."""
