@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from overlay import Overlay, TestClient
 from penstock.broker.effects import ReadLog
 from penstock.broker.settings import BrokerSettings
 from penstock.protocol import frames as f
-from penstock.protocol.work_frames import Outcome, Verdict
+from penstock.protocol.work_frames import DEAD_LETTERS, Outcome, Verdict
 from penstock.work.ledger import State
 
 
@@ -160,3 +164,36 @@ def test_the_time_for_a_message_begins_when_it_is_handed_out_also_after_a_slow_r
     (task,) = group.ledger.undone_tasks()
     assert task.state is State.HELD
     assert task.work_until_ms == overlay.now_ms + 40_000
+
+
+def test_dead_letters_are_kept_as_soon_as_changed_settings_say_where() -> None:
+    overlay = chain()
+    broker = overlay.brokers["pb"]
+    changed = replace(overlay.settings["pb"], dead_letters="pb.a")
+    overlay._act("pb", broker.apply(changed, now_ms=overlay.now_ms))
+    assert [*broker.work.home.groups] == [("pb.a", DEAD_LETTERS)]
+
+
+@pytest.mark.parametrize(("refusing", "other"), [("a", "b"), ("b", "a")])
+def test_a_member_that_one_pubend_refuses_belongs_to_the_group_nowhere(refusing: str, other: str) -> None:
+    overlay = Overlay(BrokerSettings("pb", number=1, pubends=("a", "b")))
+    first = overlay.client("pb", "first")
+    first.say(f.Join(1, "x = 1", "g", b"first", 1, "", 30_000, pubends=(refusing,)))
+    second = overlay.client("pb", "second")
+    second.say(f.Join(1, "x = 2", "g", b"second", 1, "", 30_000))
+    overlay.wait(100)
+    assert "selector" in second.refusals()[0][2]
+    groups = overlay.brokers["pb"].work.home.groups
+    assert len(groups[refusing, "g"].members) == 1
+    assert (other, "g") not in groups or not groups[other, "g"].members
+
+
+def test_a_group_needs_pubends_that_have_a_log() -> None:
+    overlay = Overlay(BrokerSettings("pb", number=1, pubends=("a", "calls"), best_effort=("calls",)))
+    client = overlay.client("pb", "w")
+    client.say(f.Join(1, "", "g", b"w", 1, "", 30_000, pubends=("a", "calls")))
+    client.say(f.Join(2, "", "g", b"w", 1, "", 30_000, pubends=("a", "nobody")))
+    overlay.wait(100)
+    assert [(number, "calls is best effort" in reason) for _, number, reason in client.refusals()] == [(1, True)]
+    told = [each for each in client.heard if isinstance(each, f.Subscribed)]
+    assert [(each.number, each.pending) for each in told] == [(2, ("nobody",))]

@@ -119,6 +119,30 @@ def test_all_tunables_of_a_broker_can_be_set(tmp_path: Path) -> None:
     assert all(getattr(settings, key) == getattr(defaults, key) + 1 for key in TUNABLES)
 
 
+DEAD = SMALL.replace("port = 7001", "port = 7001\npubends = ['jobs', 'dead', 'calls']\nbest_effort = ['calls']")
+
+
+def test_dead_letters_go_to_a_guaranteed_pubend_of_any_broker(tmp_path: Path) -> None:
+    overlay = loaded(DEAD + "[defaults]\ndead_letters = 'dead'\n", tmp_path)
+    assert [overlay.settings_for(name).dead_letters for name in ("b1", "b2")] == ["dead", "dead"]
+    assert loaded(DEAD + "[defaults]\ndead_letters = ''\n", tmp_path).settings_for("b1").dead_letters == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("", "[defaults]\ndead_letters = 'nope'\n", "defaults.dead_letters: there is no guaranteed pubend 'nope'; "),
+        ("", "[defaults]\ndead_letters = 'calls'\n", "defaults.dead_letters: .*'calls'.* best effort"),
+        ("port = 7001", "dead_letters = 'calls'\nport = 7001", "brokers.b1.dead_letters: .*'calls'.* best effort"),
+        ("port = 7002", "dead_letters = 'calls'\nport = 7002", "brokers.b2.dead_letters: .*'calls'.* best effort"),
+    ],
+)
+def test_dead_letters_that_nobody_could_keep_are_an_error(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    text = DEAD.replace(old, new) if old else DEAD + new
+    with pytest.raises(ConfigError, match=complaint):
+        loaded(text, tmp_path)
+
+
 def test_congestion_control_is_set_for_all_brokers_and_for_one(tmp_path: Path) -> None:
     general = "[congestion]\nprofile = 'swift'\nsample_ms = 300\nsmoothing = 1\nsdcc = false\n"
     own = "[brokers.b2.congestion]\nsample_ms = 400\nrecovering_margin = 0.5\n"

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from penstock.model.expiry import EXPIRES
 from penstock.model.message_id import MessageId
 from penstock.model.values import AttributeValue
-from penstock.protocol.work_frames import Outcome, Verdict
+from penstock.protocol.work_frames import DELAY_MS_MAX, Outcome, Verdict
 from penstock.work.group import AWAY_MS, Group
 from penstock.work.ledger import Ledger, State, Task
 from penstock.work.terms import Terms
@@ -346,6 +346,282 @@ def test_a_log_that_was_lost_is_not_waited_for() -> None:
     assert home.group.position == 2
 
 
+def test_a_message_that_was_given_up_is_not_waited_for_if_its_log_was_lost() -> None:
+    home = Home(deliveries_max=1)
+    home.join("a")
+    for tick in (1, 2):
+        home.publish()
+        home.turn()
+        home.judge("a", tick, 1, Verdict.REFUSED)
+    home.group = Group(home.stored.restored(), now_ms=0)
+    assert [task.tick for task in home.group.lose(1)] == [1]
+    assert [task.tick for task in home.group.dying.values()] == [2]
+    home.group.check_invariants()
+
+
+def test_a_message_that_was_given_up_blocks_its_key_until_it_is_dead() -> None:
+    home = Home(key="key", deliveries_max=1)
+    home.join("a")
+    for _ in range(2):
+        home.publish("x")
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED)
+    assert (home.state(1), home.turn()) == (State.DYING, [])
+    home.restart()
+    home.join("a")
+    assert home.turn() == []
+    home.group.bury(1)
+    assert home.turn() == [("a", 2, 1)]
+
+
+def test_a_refused_message_blocks_its_key_until_it_is_done() -> None:
+    home = Home(key="key")
+    home.join("a")
+    for _ in range(2):
+        home.publish("x")
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 500)
+    home.restart()
+    home.join("a")
+    assert home.turn() == []
+    home.wait(500)
+    assert home.turn() == [("a", 1, 2)]
+    home.judge("a", 1, 2)
+    assert home.turn() == [("a", 2, 1)]
+
+
+def test_a_delay_holds_over_a_restart() -> None:
+    home = Home()
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 60_000)
+    home.now_ms = 30_000
+    home.restart()
+    home.join("a")
+    assert home.turn() == []
+    assert home.state(1) is State.DELAYED
+    for home.now_ms in (35_000, 40_000, 45_000, 50_000, 55_000, 59_999):
+        home.join("a")
+        home.wait(0)
+    assert home.turn() == []
+    home.wait(1)
+    assert home.turn() == [("a", 1, 2)]
+
+
+def test_a_delay_that_is_over_by_a_restart_is_over() -> None:
+    home = Home()
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 500)
+    home.now_ms = 500
+    home.restart()
+    home.join("a")
+    assert home.turn() == [("a", 1, 2)]
+
+
+def test_no_delay_is_longer_than_there_can_be_whatever_a_member_says() -> None:
+    home = Home()
+    home.now_ms = 10 * DELAY_MS_MAX
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 2**60)
+    assert home.group.ledger.tasks[1].until_ms == 11 * DELAY_MS_MAX
+
+
+def test_a_delay_is_no_longer_than_it_was_if_the_clock_was_set_back_since() -> None:
+    home = Home()
+    home.now_ms = 3_600_000
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.judge("a", 1, 1, Verdict.REFUSED, 3_000)
+    home.now_ms = 0
+    home.restart()
+    home.wait(2_999)
+    assert home.state(1) is State.DELAYED
+    home.wait(1)
+    assert home.state(1) is State.READY
+
+
+def test_members_that_are_gone_are_forgotten_also_where_nothing_happens() -> None:
+    home = Home()
+    home.join("gone")
+    home.publish()
+    home.turn()
+    home.join("steady")
+    home.group.leave(b"gone", 1, is_final=False, now_ms=0)
+    while len(home.group.members) > 1:
+        due_ms = home.group.next_deadline()
+        assert due_ms is not None
+        assert home.now_ms < due_ms <= 2 * AWAY_MS
+        home.wait(due_ms - home.now_ms)
+        home.join("steady")
+    assert [*home.group.members] == [b"steady"]
+    assert home.now_ms == 2 * AWAY_MS
+    assert home.group.next_deadline() == 3 * AWAY_MS
+
+
+def die(home: Home, name: str) -> None:
+    """A member is killed, with all that it has."""
+    member = home.group.members[name.encode()]
+    home.group.leave(name.encode(), member.round, is_final=True, now_ms=home.now_ms)
+
+
+def test_what_may_die_is_handed_out_alone_so_that_nothing_dies_with_it() -> None:
+    home = Home(deliveries_max=2)
+    home.join("a")
+    for _ in range(4):
+        home.publish()
+    assert len(home.turn()) == 4
+    die(home, "a")
+    home.join("b")
+    assert home.turn() == [("b", 1, 2)]
+    home.publish()
+    assert home.turn() == [], "it gets nothing else until it has judged that one"
+    die(home, "b")
+    assert [task.tick for task in home.group.dying.values()] == [1]
+    home.join("c")
+    for tick in (2, 3, 4):
+        assert home.turn() == [("c", tick, 2)]
+        home.judge("c", tick, 2)
+    assert home.turn() == [("c", 5, 1)]
+
+
+def test_a_member_that_has_a_message_alone_has_it_alone_after_a_restart() -> None:
+    home = Home(deliveries_max=1)
+    home.join("a")
+    for _ in range(2):
+        home.publish()
+    assert home.turn() == [("a", 1, 1)]
+    home.restart()
+    home.join("a")
+    assert home.turn() == []
+    home.judge("a", 1)
+    assert home.turn() == [("a", 2, 1)]
+
+
+def test_if_no_member_has_nothing_those_with_the_least_are_handed_no_more_until_they_have_nothing() -> None:
+    home = Home(deliveries_max=2)
+    for name, prefetch in (("a", 3), ("b", 2), ("c", 3), ("d", 3)):
+        home.join(name, prefetch)
+    for _ in range(11):
+        home.publish()
+    held = {name: [tick for each, tick, _ in home.sent if each == name] for name in "abcd"} if home.turn() else {}
+    assert sorted(map(len, held.values())) == [2, 3, 3, 3]
+    home.group.join(b"failing", "b1", "failing", 1, 1, now_ms=0)
+    poison = home.publish()
+    assert home.turn() == [("failing", poison, 1)]
+    die(home, "failing")
+    for _ in range(6):
+        home.publish()
+    for name in "abcd":
+        home.judge(name, held[name].pop(0))
+    # At most half of them are kept from other work, and only as many as are needed.
+    assert sorted(name for name, _, _ in home.turn()) == ["a", "c", "d"]
+    home.judge("b", held["b"].pop(0))
+    assert [each[::2] for each in home.turn()] == [("b", 2)]
+    assert home.turn() == []
+
+
+def test_a_message_that_may_die_waits_for_another_member_if_one_takes_long() -> None:
+    home = Home(deliveries_max=2)
+    for name, prefetch in (("slow", 1), ("quick", 2), ("failing", 1)):
+        home.join(name, prefetch)
+        for _ in range(prefetch):
+            home.publish()
+        home.turn()
+    assert home.sent == [("slow", 1, 1), ("quick", 2, 1), ("quick", 3, 1), ("failing", 4, 1)]
+    die(home, "failing")
+    for _ in range(3):
+        home.publish()
+    home.judge("quick", 2)
+    assert home.turn() == [("quick", 5, 1)], "the slow one has least"
+    home.wait(WORK_MS - 1)
+    for name, tick in (("slow", 1), ("quick", 3), ("quick", 5)):
+        home.judge(name, tick, verdict=Verdict.EXTENDED)
+    home.wait(1)
+    home.judge("quick", 3)
+    assert home.turn() == []
+    home.judge("quick", 5)
+    assert home.turn() == [("quick", 4, 2)]
+    home.judge("slow", 1)
+    assert home.turn() == [("slow", 6, 1)]
+
+
+def test_a_single_member_that_wants_one_message_at_a_time_gets_all_of_them() -> None:
+    home = Home(deliveries_max=2, key="key")
+    home.join("a", prefetch=1)
+    for key in ("x", "x", "y", None):
+        home.publish(key)
+    order = []
+    for _ in range(8):
+        ((name, tick, attempt),) = home.turn()
+        order.append((tick, attempt))
+        home.judge(name, tick, attempt, Verdict.REFUSED if attempt == 1 else Verdict.DONE)
+    assert order == [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2)]
+    assert home.turn() == []
+
+
+def test_nobody_is_kept_from_work_for_a_message_that_was_done_meanwhile() -> None:
+    home = Home(deliveries_max=2)
+    for name, prefetch in (("a", 1), ("b", 2)):
+        home.join(name, prefetch)
+        for _ in range(prefetch):
+            home.publish()
+        home.turn()
+    assert home.sent == [("a", 1, 1), ("b", 2, 1), ("b", 3, 1)]
+    die(home, "a")
+    assert home.turn() == []
+    # It is late, and nobody else has begun.
+    assert home.judge("a", 1) is Outcome.KEPT
+    home.publish()
+    home.judge("b", 2)
+    assert home.turn() == [("b", 4, 1)]
+
+
+def test_a_later_message_of_a_key_that_expires_offers_the_first_one_no_second_time() -> None:
+    home = Home(deliveries_max=2, key="key")
+    home.publish("x")
+    home.publish("x", lives_ms=100)
+    home.publish("x")
+    home.wait(100)
+    home.join("a", prefetch=1)
+    assert home.turn() == [("a", 1, 1)]
+    home.judge("a", 1, 1, Verdict.REFUSED)
+    # As a message that may be handed out with others.
+    home.group.check_invariants()
+    assert home.turn() == [("a", 1, 2)]
+
+
+def test_messages_of_a_group_without_dead_letters_are_handed_out_together_however_often_they_fail() -> None:
+    home = Home()
+    for attempt in range(1, 30):
+        home.join("a")
+        if attempt == 1:
+            home.publish()
+            home.publish()
+        assert home.turn() == [("a", 1, attempt), ("a", 2, attempt)]
+        die(home, "a")
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+def test_a_member_that_goes_after_a_restart_keeps_nothing_that_is_yet_to_be_read(is_final: bool) -> None:
+    home = Home(work_ms=100 * AWAY_MS)
+    home.join("a")
+    home.publish()
+    home.turn()
+    home.group = Group(home.stored.restored(), now_ms=0)
+    home.join("a")
+    home.group.leave(b"a", 1, is_final=is_final, now_ms=0)
+    home.group.look(home.log, 1, now_ms=0)
+    home.turn()
+    home.wait(2 * AWAY_MS)
+    assert home.state(1) is State.READY
+
+
 class Life(RuleBasedStateMachine):
     """Random lives of a group, with commits that take time and restarts that lose what was not committed."""
 
@@ -440,6 +716,8 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def holds(self) -> None:
         self.home.group.check_invariants()
+        for member in self.home.group.members.values():
+            assert len(member.held) < 2 or all(task.failures < 2 for task in member.held.values())
 
     def teardown(self) -> None:
         # Whatever has happened, everything is done or dead in the end.

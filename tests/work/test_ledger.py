@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,3 +103,16 @@ def test_a_restored_ledger_knows_all_that_was_written(seed: int) -> None:
                 assert (attempts, state) == (0, State.READY)
         added = again.add(tick + 1)
         assert added.page not in {task.page for task in again.tasks.values() if task is not added}
+
+
+def test_pages_without_delays_are_read_as_well() -> None:
+    ledger, stored = Ledger(TERMS, "", 0), Stored()
+    task = ledger.add(1)
+    task.state, task.until_ms, task.delay_ms = State.DELAYED, 7_000, 500
+    ledger.touch(task)
+    stored.write(ledger)
+    again = stored.restored().tasks[1]
+    assert (again.until_ms, again.delay_ms) == (7_000, 500)
+    (fields,) = msgspec.msgpack.decode(stored.values["1"])
+    stored.values["1"] = msgspec.msgpack.encode([fields[:-1]])
+    assert (stored.restored().tasks[1].state, stored.restored().tasks[1].until_ms) == (State.DELAYED, 0)

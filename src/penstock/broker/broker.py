@@ -311,6 +311,7 @@ class Broker:
         self._end_all(self._membership.apply(settings), now_ms)
         self._congestion.tune(now_ms=now_ms)
         self._intake.tune(now_ms=now_ms)
+        self._guaranteed.work.tune(now_ms=now_ms)
         self._mechanisms.tune(now_ms=now_ms)
         self._membership.sweep()
         self._readiness.stir(now_ms=now_ms)

@@ -96,7 +96,7 @@ def carry_handlers(intake: Intake, visitors: Visitors, work: WorkDesk, router: R
     """Handlers for what brokers carry to pubends for their publishers and groups, and for the answers."""
 
     def on_carried(_: Peer, frame: f.Carried, now_ms: int) -> None:
-        if not work.on_carried(frame):
+        if not work.on_carried(frame, now_ms=now_ms):
             intake.carrying.on_carried(frame, now_ms=now_ms)
 
     return _all_of(

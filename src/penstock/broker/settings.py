@@ -192,6 +192,8 @@ class BrokerSettings:
         self._check_streams()
         if self.dead_letters and not is_plain_name(self.dead_letters):
             raise SettingsError(f"dead_letters {self.dead_letters!r} is not the name of a pubend")
+        if self.dead_letters in self.best_effort:
+            raise SettingsError(f"dead_letters names {self.dead_letters!r}, which is best effort and has no log")
         if self.name in self.neighbours:
             raise SettingsError(f"broker {self.name} has a link to itself")
 

@@ -62,7 +62,7 @@ class WorkDesk:
         """``publish_dead`` publishes dead letters to a pubend of this broker; see ``DeadLetters``."""
         self._settings, self._connections = rooms.settings, rooms.connections
         self._logs = logs
-        self._tracker, self._router = rooms.tracker, rooms.router
+        self._tracker, self._router, self._topology = rooms.tracker, rooms.router, rooms.topology
         self._ways = Ways(rooms, logs)
         self.home = WorkHome(
             rooms.settings,
@@ -92,11 +92,15 @@ class WorkDesk:
         """Goes on with the groups of the former life."""
         self.home.begin(now_ms=now_ms)
 
+    def tune(self, *, now_ms: int) -> None:
+        """Applies changed settings: dead letters may come here from now on."""
+        self.home.keep_dead_letters(now_ms=now_ms)
+
     # --- clients
 
     def problem_with(self, peer: Peer, frame: Join) -> str:
         """Why a client cannot join a group, apart from what it wants to select; empty if it can."""
-        guest = guest_of(peer)
+        guest, places = guest_of(peer), self._topology.pubends() if frame.pubends else {}
         if not is_durable_name(frame.group):
             return f"group name {frame.group!r} is not 1 to 200 letters, digits, - _ . : or /"
         if not 0 <= frame.number < _NUMBER_MAX:
@@ -109,6 +113,9 @@ class WorkDesk:
             return f"client {guest.client} may not join group {frame.group!r}: no durable pattern of its rule fits"
         if not 1 <= frame.prefetch <= PREFETCH_MAX:
             return f"prefetch is {frame.prefetch}; it must be 1 to {PREFETCH_MAX:,}"
+        logless = [each for each in frame.pubends if not places.get(each, ("", True))[1]]
+        if logless:
+            return f"pubend {logless[0]} is best effort: it has no log, which a group needs"
         if frame.deliveries_max and not self._settings.dead_letters:
             return "deliveries_max needs a pubend for dead letters, and this overlay has none (dead_letters)"
         return ""
@@ -150,7 +157,7 @@ class WorkDesk:
         if isinstance(frame, WorkAsk | WorkLeave | WorkVerdicts):
             self._on_question(frame, now_ms)
         else:
-            self._on_answer(frame)
+            self._on_answer(frame, now_ms)
 
     def hear_handed(self, frame: Handed, neighbour: str) -> None:
         """Messages that a neighbour hands out, to a client here or farther on; that they came this way is recorded."""
@@ -162,7 +169,9 @@ class WorkDesk:
 
     def _put(self, questions: Iterable[WorkQuestion], now_ms: int) -> None:
         for question in questions:
-            self._on_question(question, now_ms)
+            # One of this broker's own pubends may have refused the member meanwhile.
+            if not isinstance(question, WorkAsk) or self.host.is_there(question.member):
+                self._on_question(question, now_ms)
 
     def _on_question(self, frame: WorkQuestion, now_ms: int) -> None:
         if frame.pubend not in self._logs:
@@ -170,17 +179,17 @@ class WorkDesk:
             return
         match frame:
             case WorkAsk():
-                self._answer(self.home.ask(frame, now_ms=now_ms))
+                self._answer(self.home.ask(frame, now_ms=now_ms), now_ms)
             case WorkLeave():
                 self.home.leave(frame, now_ms=now_ms)
             case WorkVerdicts():
                 self.home.judge(frame, now_ms=now_ms)
 
-    def _answer(self, answers: Iterable[WorkAnswer]) -> None:
+    def _answer(self, answers: Iterable[WorkAnswer], now_ms: int) -> None:
         for answer in answers:
-            self._on_answer(answer)
+            self._on_answer(answer, now_ms)
 
-    def _on_answer(self, frame: WorkAnswer) -> None:
+    def _on_answer(self, frame: WorkAnswer, now_ms: int) -> None:
         if frame.host != self._settings.name:
             self._send_down(frame)
             return
@@ -188,7 +197,9 @@ class WorkDesk:
             case WorkJoined():
                 refused = self.host.on_joined(frame)
                 if refused is not None:
-                    self._refused.append(refused)
+                    seat, problem, left = refused
+                    self._refused.append((seat, problem))
+                    self._put(left, now_ms)
             case Handed():
                 self.host.on_handed(frame)
             case WorkOutcomes():
@@ -206,9 +217,9 @@ class WorkDesk:
         if parent is not None:
             self._connections.carry(parent, frame)
 
-    def on_carried(self, frame: Carried) -> bool:
+    def on_carried(self, frame: Carried, *, now_ms: int) -> bool:
         """The pubend for dead letters has answered; returns False if the answer is for somebody else."""
-        is_ours = frame.host == self._settings.name and self.home.dead_letters.on_carried(frame)
+        is_ours = frame.host == self._settings.name and self.home.dead_letters.on_carried(frame, now_ms=now_ms)
         self.home.bury()
         return is_ours
 
@@ -231,13 +242,13 @@ class WorkDesk:
         if not values_only:
             self.home.dead_letters.on_committed(number)
             self.home.bury()
-        self._answer(self.home.on_committed(number, now_ms=now_ms))
+        self._answer(self.home.on_committed(number, now_ms=now_ms), now_ms)
 
     def finish(self, *, now_ms: int) -> list[ReadLog]:
         """Does what the turn has led to, before its commit is taken; returns the reads for the shell."""
         if not self.home.is_stirred:
             return []
-        self._answer(self.home.finish(now_ms=now_ms))
+        self._answer(self.home.finish(now_ms=now_ms), now_ms)
         if expired := self.home.take_expired():
             self._router.note_expired(expired)
         return self.home.take_effects()

@@ -115,6 +115,7 @@ def load_overlay(path: Path | str) -> Overlay:
         each.refuse_others()
     _check_counts(overlay, root)
     _check_settings(overlay, root, defaults, tables)
+    _check_dead_letters(overlay, defaults, tables)
     return overlay
 
 
@@ -326,6 +327,21 @@ def _check_settings(overlay: Overlay, root: TomlTable, defaults: TomlTable, tabl
             overlay.settings_for(name)
         except SettingsError as error:
             raise _settings_complaint(str(error), root, defaults, table) from None
+
+
+def _check_dead_letters(overlay: Overlay, defaults: TomlTable, tables: dict[str, TomlTable]) -> None:
+    """Raise if dead letters are to go where nobody can keep them."""
+    known = {pubend: pubend not in place.best_effort for place in overlay.brokers.values() for pubend in place.pubends}
+    for name, table in tables.items():
+        pubend = overlay.settings_for(name).dead_letters
+        place = table if "dead_letters" in table else defaults
+        if pubend and pubend not in known:
+            there_are = ", ".join(each for each, is_guaranteed in known.items() if is_guaranteed) or "none"
+            raise place.error("dead_letters", f"there is no guaranteed pubend {pubend!r}; there are: {there_are}")
+        if pubend and not known[pubend]:
+            raise place.error(
+                "dead_letters", f"pubend {pubend!r} is best effort: it has no log, which dead letters need"
+            )
 
 
 def _settings_complaint(text: str, root: TomlTable, defaults: TomlTable, table: TomlTable) -> ConfigError:

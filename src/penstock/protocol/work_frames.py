@@ -30,6 +30,7 @@ from penstock.protocol.stream_frames import LATEST
 __all__ = [
     "DEAD_LETTERS",
     "DEAD_WORK_MS",
+    "DELAY_MS_MAX",
     "DELIVERIES_MAX",
     "PREFETCH_MAX",
     "VERDICTS_MAX",
@@ -55,6 +56,8 @@ WORK_MS_MIN: Final = 100
 """The least time that a member may have for a message."""
 WORK_MS_MAX: Final = 24 * 3_600_000
 DELIVERIES_MAX: Final = 1_000
+DELAY_MS_MAX: Final = 30 * 24 * 3_600_000
+"""How long a message that was refused can wait before it is handed out again."""
 PREFETCH_MAX: Final = 1_000
 """Most messages that a member can have at a time."""
 VERDICTS_MAX: Final = 1_000

@@ -18,7 +18,7 @@ from typing import Final
 
 from penstock.model.expiry import expires_at_ms
 from penstock.model.values import Attributes, AttributeValue
-from penstock.protocol.work_frames import Outcome, Verdict
+from penstock.protocol.work_frames import DELAY_MS_MAX, Outcome, Verdict
 from penstock.selectors.effort import effort_of
 from penstock.selectors.evaluate import compile_condition
 from penstock.selectors.selector import Selector
@@ -27,7 +27,9 @@ from penstock.work.ledger import Ledger, State, Task
 __all__ = ["AWAY_MS", "Group", "Handing", "Member"]
 
 AWAY_MS: Final = 5_000
-"""After this long without a word of a member, what it has is handed to others."""
+"""After this long without a word, a member counts as away; after as long again, what it has is handed to others."""
+_FORGET_MS: Final = 2 * AWAY_MS
+"""After this long, it is no member any more, unless it still has something."""
 _RETURN_MS: Final = 2 * AWAY_MS
 """How long members have after a restart to say that they are there: links have to come up first."""
 _RESEND_MS: Final = 1_000
@@ -109,6 +111,12 @@ class Group:
         self._known = ledger.frontier
         """Up to here, messages that are in no ledger are done."""
         self._ready: list[int] = []
+        self._ready_alone: list[int] = []
+        """Those that are given up if they fail once more: nothing else may fail with them."""
+        self._alone: dict[bytes, Task] = {}
+        """By member, what it has alone, or had last."""
+        self._emptied: dict[bytes, int] = {}
+        """By member, until when it is handed nothing, so that it can have something alone."""
         self._timers: list[tuple[int, int]] = []
         """When a message changes by itself, and its tick; some do not any more."""
         self._keys: dict[AttributeValue, deque[Task]] = {}
@@ -137,8 +145,12 @@ class Group:
                 task.work_until_ms = now_ms + self.hold_ms
                 task.until_ms = min(task.work_until_ms, now_ms + _RETURN_MS)
                 heappush(self._timers, (task.until_ms, task.tick))
-            elif task.state is State.DELAYED:
+            elif task.state is State.DELAYED and task.until_ms <= now_ms:
                 task.state = State.READY
+            elif task.state is State.DELAYED:
+                # If more is left than all of the delay, the clock was set back since.
+                task.until_ms = min(task.until_ms, now_ms + min(task.delay_ms, DELAY_MS_MAX))
+                heappush(self._timers, (task.until_ms, task.tick))
             elif task.state is State.DYING:
                 self.dying[task.number] = task
 
@@ -187,15 +199,25 @@ class Group:
             task.key = attributes.get(self.terms.key)
         if task.key is not _UNKEYED:
             self._keys.setdefault(task.key, deque()).append(task)
-        if task.state is State.HELD and task.member in self.members:
-            self._hold(self.members[task.member], task)
-            self._found.setdefault(task.member, []).append(task)
+        if task.state is State.HELD:
+            self._find(task, now_ms)
         self._offer(task)
+
+    def _find(self, task: Task, now_ms: int) -> None:
+        """A message that a member had before a restart is in the log."""
+        member = self.members.get(task.member)
+        if member is None or member.is_away:
+            # It may have come back since, and gone again.
+            self._set_until(task, min(task.until_ms, now_ms + _RETURN_MS))
+        if member is not None:
+            self._hold_still(member, task)
+            self._found.setdefault(task.member, []).append(task)
 
     def lose(self, last: int) -> list[Task]:
         """The log up to a tick was lost, or trimmed; returns what can never be handed out again."""
         lost = [task for task in self.ledger.undone_tasks() if task.tick <= last and not task.body]
         for task in lost:
+            self.dying.pop(task.number, None)
             self._finish(task)
         self.cursor = max(self.cursor, last + 1)
         return lost
@@ -218,10 +240,14 @@ class Group:
         if task.state is State.READY and task.body and task.expires_ms and task.until_ms != task.expires_ms:
             self._set_until(task, task.expires_ms)
         if task.state is State.READY and task.body and self._is_first(task):
-            heappush(self._ready, task.tick)
+            heappush(self._ready_alone if self._is_last_attempt(task) else self._ready, task.tick)
 
     def _is_first(self, task: Task) -> bool:
         return task.key is _UNKEYED or self._keys[task.key][0] is task
+
+    def _is_last_attempt(self, task: Task) -> bool:
+        """Whether a message is given up when its next attempt, or the present one, is in vain."""
+        return 0 < self.terms.deliveries_max <= task.failures + 1
 
     # --- members
 
@@ -241,7 +267,7 @@ class Group:
                 if task.state is State.HELD and task.member == identity:
                     self._set_until(task, task.work_until_ms)
                     if task.body:
-                        self._hold(known, task)
+                        self._hold_still(known, task)
         known.heard_ms, known.prefetch = now_ms, prefetch
         if known.is_away:
             known.is_away = False
@@ -292,6 +318,12 @@ class Group:
             member.held[task.tick] = task
             member.held_bytes += len(task.body)
 
+    def _hold_still(self, member: Member, task: Task) -> None:
+        """A member has what it had before a restart."""
+        self._hold(member, task)
+        if self._is_last_attempt(task):
+            self._alone[member.identity] = task
+
     def _release(self, task: Task) -> None:
         member = self.members.get(task.member)
         if member is not None and member.held.pop(task.tick, None) is not None:
@@ -302,21 +334,76 @@ class Group:
     def hand_out(self, *, now_ms: int) -> dict[bytes, list[Task]]:
         """Gives ready messages to members with room, in turn; to be sent once the ledger's changes are durable."""
         given, self._found = self._found, {}
+        members: Iterable[Member] = self.members.values()
+        if self._ready_alone or self._alone:
+            members = self._hand_out_alone(given, now_ms)
         while self._ready:
-            wanting = [each for each in self.members.values() if _has_room(each)]
+            wanting = [each for each in members if _has_room(each)]
             if not wanting:
                 break
             self._turn += 1
             for place in range(len(wanting)):
                 member = wanting[(self._turn + place) % len(wanting)]
                 share = -(-len(self._ready) // (len(wanting) - place))
-                given.setdefault(member.identity, []).extend(self._give(member, share, now_ms))
+                given.setdefault(member.identity, []).extend(self._give(member, share, now_ms, self._ready))
         return {identity: tasks for identity, tasks in given.items() if tasks}
 
-    def _give(self, member: Member, count: int, now_ms: int) -> list[Task]:
+    def _hand_out_alone(self, given: dict[bytes, list[Task]], now_ms: int) -> list[Member]:
+        """Gives messages that may be given up to members that have nothing; returns those that may have others.
+
+        A member that dies fails with all that it has: if there is a message that kills its members, it takes no other
+        one with it. As long as there are other messages to hand out, half of the members are left for them.
+        """
+        self._alone = {identity: task for identity, task in self._alone.items() if self._has(identity, task)}
+        present = [each for each in self.members.values() if not each.is_away]
+        free = [each for each in present if each.identity not in self._alone]
+        if self.cursor <= self._known:
+            # What members had before a restart is not all known yet.
+            return free
+        while self._ready_alone and not self._is_ready(self._ready_alone[0]):
+            heappop(self._ready_alone)
+        places = (max(1, len(present) // 2) if self._ready else len(present)) - (len(present) - len(free))
+        for member in [each for each in free if not each.held and not each.overdue]:
+            if places < 1 or not self._ready_alone:
+                break
+            tasks = self._give(member, 1, now_ms, self._ready_alone)
+            if tasks:
+                given.setdefault(member.identity, []).extend(tasks)
+                self._alone[member.identity] = tasks[0]
+                free.remove(member)
+                places -= 1
+        emptied = self._choose_emptied(free, min(places, len(self._ready_alone)), now_ms)
+        return [each for each in free if each.identity not in emptied]
+
+    def _is_ready(self, tick: int) -> bool:
+        task = self.ledger.tasks.get(tick)
+        return task is not None and task.state is State.READY
+
+    def _has(self, identity: bytes, task: Task) -> bool:
+        member = self.members.get(identity)
+        return member is not None and member.held.get(task.tick) is task
+
+    def _choose_emptied(self, members: Sequence[Member], count: int, now_ms: int) -> dict[bytes, None]:
+        """The members that are handed nothing until they have nothing: as many as needed, those with the least.
+
+        One that takes longer than a message may take goes on with other messages, and others have their turn.
+        """
+        there = {each.identity for each in members}
+        tried = {identity: until_ms for identity, until_ms in self._emptied.items() if identity in there}
+        if count < 1 or all(tried.get(each, now_ms + 1) <= now_ms for each in there):
+            tried = {}
+        chosen = [identity for identity, until_ms in tried.items() if now_ms < until_ms]
+        others = sorted((each for each in members if each.identity not in tried), key=lambda each: len(each.held))
+        for member in others[: max(count - len(chosen), 0)]:
+            tried[member.identity] = now_ms + self.hold_ms
+            chosen.append(member.identity)
+        self._emptied = tried
+        return dict.fromkeys(chosen[: max(count, 0)])
+
+    def _give(self, member: Member, count: int, now_ms: int, ready: list[int]) -> list[Task]:
         given: list[Task] = []
-        while self._ready and len(given) < count and _has_room(member):
-            task = self.ledger.tasks.get(heappop(self._ready))
+        while ready and len(given) < count and _has_room(member):
+            task = self.ledger.tasks.get(heappop(ready))
             if task is None or task.state is not State.READY or not task.body:
                 continue
             if 0 < task.expires_ms <= now_ms:
@@ -399,18 +486,19 @@ class Group:
         self.ledger.done(task)
         if task.key is not _UNKEYED:
             queue = self._keys.get(task.key, deque())
+            was_first = bool(queue) and queue[0] is task
             if task in queue:
                 queue.remove(task)
-            if queue:
-                self._offer(queue[0])
-            else:
+            if not queue:
                 self._keys.pop(task.key, None)
+            elif was_first:
+                self._offer(queue[0])
 
     def _put_back(self, task: Task, now_ms: int, delay_ms: int = 0) -> None:
         self.ledger.touch(task)
         if delay_ms > 0:
-            task.state = State.DELAYED
-            self._set_until(task, now_ms + delay_ms)
+            task.state, task.delay_ms = State.DELAYED, min(delay_ms, DELAY_MS_MAX)
+            self._set_until(task, now_ms + task.delay_ms)
         else:
             task.state = State.READY
             self._offer(task)
@@ -440,6 +528,8 @@ class Group:
     def next_deadline(self) -> int | None:
         """When something changes by itself."""
         silent = [each.heard_ms + AWAY_MS for each in self.members.values() if not each.is_away]
+        # What an absent member has has a deadline of its own.
+        silent += [each.heard_ms + _FORGET_MS for each in self.members.values() if each.is_away and not each.held]
         due_ms = min(silent, default=None)
         if self._timers and (due_ms is None or self._timers[0][0] < due_ms):
             due_ms = self._timers[0][0]
@@ -450,7 +540,7 @@ class Group:
         for member in list(self.members.values()):
             if not member.is_away and now_ms >= member.heard_ms + AWAY_MS:
                 self._miss(member, now_ms)
-            if member.is_away and not member.held and now_ms >= member.heard_ms + 2 * AWAY_MS:
+            if member.is_away and not member.held and now_ms >= member.heard_ms + _FORGET_MS:
                 del self.members[member.identity]
         while self._timers and self._timers[0][0] <= now_ms:
             due_ms, tick = heappop(self._timers)
@@ -482,6 +572,8 @@ class Group:
                 assert self.ledger.tasks[tick] is task
                 assert task.state is State.HELD
                 assert task.member == member.identity
+        for tick in filter(self._is_ready, self._ready):
+            assert not self._is_last_attempt(self.ledger.tasks[tick])
         for queue in self._keys.values():
             assert queue
             assert [task.tick for task in queue] == sorted(task.tick for task in queue)

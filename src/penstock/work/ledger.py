@@ -68,6 +68,8 @@ class Task:
     key: AttributeValue = None
     until_ms: int = 0
     """While it is held: when that ends. While it is delayed: when it is ready."""
+    delay_ms: int = 0
+    """While it is delayed: for how long altogether."""
     work_until_ms: int = 0
     """While it is held: when that ends if its member stays."""
     expires_ms: int = 0
@@ -86,6 +88,8 @@ class _StoredTask(msgspec.Struct, array_like=True, frozen=True):
     state: State
     number: int = 0
     history: tuple[str, ...] = ()
+    delay: tuple[int, int] = (0, 0)
+    """When it ends, and how long it is."""
 
 
 class _StoredHead(msgspec.Struct, array_like=True, frozen=True):
@@ -153,6 +157,7 @@ class Ledger:
         for each in stored:
             task = Task(each.tick, number, each.attempts, each.failures, each.member, each.state, each.number)
             task.history = each.history
+            task.until_ms, task.delay_ms = each.delay
             page.tasks.append(task)
             self.tasks[task.tick] = task
             page.undone += task.state is not State.DONE
@@ -254,4 +259,6 @@ class Ledger:
 
 
 def _stored(task: Task) -> _StoredTask:
-    return _StoredTask(task.tick, task.attempts, task.failures, task.member, task.state, task.number, task.history)
+    delay = (task.until_ms, task.delay_ms) if task.state is State.DELAYED else (0, 0)
+    fields = (task.tick, task.attempts, task.failures, task.member, task.state, task.number, task.history)
+    return _StoredTask(*fields, delay)

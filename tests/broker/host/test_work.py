@@ -123,6 +123,15 @@ def test_pubends_out_of_reach_are_named_and_asked_when_they_are_back() -> None:
     assert [each.pubend for each in office.host.look()] == ["q"]
 
 
+def test_pubends_that_nobody_knows_are_named_and_asked_when_there_are_some() -> None:
+    office = Office()
+    assert [each.pubend for each in office.join(pubends=("q", "new"))] == ["q"]
+    office.joined("q")
+    assert office.take() == [Subscribed(5, "x = 1", ("new",))]
+    office.pubends.append("new")
+    assert [each.pubend for each in office.host.look()] == ["new"]
+
+
 def test_a_refusal_ends_the_membership() -> None:
     office = Office()
     office.join()
@@ -130,6 +139,7 @@ def test_a_refusal_ends_the_membership() -> None:
     assert isinstance(refused, tuple)
     assert (refused[0].number, refused[1]) == (5, "it is full")
     assert not office.host.has(1, 5)
+    assert refused[2] == [WorkLeave("q", "sb", ME, 1, "g", is_final=True)], "where it may belong to the group"
     assert office.joined("q") is None
 
 

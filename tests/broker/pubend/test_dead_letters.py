@@ -44,9 +44,13 @@ class Office:
         start = self.group.cursor
         messages = [(tick, body(tick), {"number": tick}) for tick in range(start, start + count)]
         self.group.look(messages, start + count - 1, now_ms=0)
-        for tasks in self.group.hand_out(now_ms=0).values():
-            for task in tasks:
+        # What may die is handed out alone.
+        while given := self.group.hand_out(now_ms=0):
+            for task in given[b"m"]:
                 self.group.judge(b"m", task.tick, 1, Verdict.REFUSED, 0, "no", now_ms=0)
+
+    def answer(self, frame: Carried, now_ms: int = 2) -> bool:
+        return self.letters.on_carried(frame, now_ms=now_ms)
 
     def look(self, now_ms: int = 0, pubend: str = "dead") -> None:
         self._bury()
@@ -92,10 +96,10 @@ def test_they_are_carried_in_order_and_done_when_they_are_durable_there() -> Non
     office.look(now_ms=1)
     assert len(office.sent) == 1, "one at a time"
     answer = Carried("dead", "pb", first.publisher, first.round, 15)
-    assert office.letters.on_carried(answer)
-    assert not office.letters.on_carried(Carried("dead", "pb", b"somebody else", first.round, 16))
+    assert office.answer(answer)
+    assert not office.answer(Carried("dead", "pb", b"somebody else", first.round, 16))
     assert len(office.group.dying) == 20
-    assert office.letters.on_carried(Carried("dead", "pb", first.publisher, first.round, 16))
+    assert office.answer(Carried("dead", "pb", first.publisher, first.round, 16))
     office.look(now_ms=2)
     assert sorted(office.group.dying) == [17, 18, 19, 20]
     assert (office.sent[1].first, office.sent[1].publisher) == (17, first.publisher)
@@ -113,7 +117,7 @@ def test_what_is_not_answered_is_sent_again_in_a_new_round() -> None:
     assert second.round > first.round
     assert (second.first, second.bodies) == (first.first, first.bodies)
     late = Carried("dead", "pb", first.publisher, first.round, 1)
-    assert office.letters.on_carried(late)
+    assert office.answer(late)
     office.look(now_ms=2_001)
     assert len(office.group.dying) == 1, "an earlier round"
 
@@ -161,3 +165,85 @@ def test_a_group_that_was_made_anew_is_another_publisher() -> None:
         office.look()
         publishers.append(office.sent[0].publisher)
     assert publishers[0] != publishers[1]
+
+
+def carried(office: Office, settled: int, reason: str = "", window_bytes: int = 0) -> Carried:
+    """An answer to the last frame."""
+    sent = office.sent[-1]
+    return Carried("dead", "pb", sent.publisher, sent.round, settled, reason, window_bytes)
+
+
+def test_a_pubend_whose_publishers_wait_is_sent_no_more_until_it_says_otherwise() -> None:
+    office = Office()
+    office.kill(40)
+    office.look()
+    office.answer(carried(office, 16, "the log of pubend dead is full"), now_ms=100)
+    office.look(now_ms=100)
+    assert (len(office.sent), len(office.group.dying)) == (1, 24), "what it has taken is done"
+    asked = []
+    for now_ms in range(200, 40_000, 100):
+        if KEY in office.letters.late(now_ms=now_ms):
+            office.look(now_ms=now_ms)
+            assert office.sent[-1].bodies == [], "a question"
+            assert (office.sent[-1].is_first, office.sent[-1].first, office.sent[-1].after) == (True, 17, 16)
+            asked.append(now_ms)
+            office.answer(carried(office, 16, "the log of pubend dead is full"), now_ms=now_ms)
+    assert asked == [2_100, 6_100, 14_100, 22_100, 30_100, 38_100]
+    office.look(now_ms=46_100)
+    office.answer(carried(office, 16), now_ms=46_200)
+    assert office.letters.late(now_ms=46_200) == [KEY]
+    office.look(now_ms=46_200)
+    assert (office.sent[-1].first, len(office.sent[-1].bodies)) == (17, 16)
+    office.answer(carried(office, 32), now_ms=46_300)
+    office.look(now_ms=46_300)
+    office.answer(carried(office, 40), now_ms=46_400)
+    office.look(now_ms=46_400)
+    assert len(office.group.dying) == 0
+    assert office.letters.next_deadline() is None
+
+
+def test_a_question_that_got_lost_is_asked_again() -> None:
+    office = Office()
+    office.kill(40)
+    office.look()
+    office.answer(carried(office, 16, "full"), now_ms=0)
+    for now_ms in (0, 2_000, 4_000, 6_000):
+        office.look(now_ms=now_ms)
+    assert [len(each.bodies) for each in office.sent] == [16, 0, 0, 0]
+    assert len({each.round for each in office.sent}) == 4
+
+
+def test_other_groups_wait_for_a_full_pubend_too_and_only_one_asks() -> None:
+    office = Office()
+    office.kill(20)
+    office.look()
+    office.answer(carried(office, 16, "full"), now_ms=0)
+    office.look(now_ms=0)
+    other = ("p", "other")
+    office.letters.look(other, office.group, "dead", now_ms=10)
+    assert len(office.sent) == 1
+    assert sorted(office.letters.late(now_ms=2_000)) == [KEY, other]
+    office.look(now_ms=2_000)
+    office.letters.look(other, office.group, "dead", now_ms=2_000)
+    assert [len(each.bodies) for each in office.sent] == [16, 0]
+    office.answer(carried(office, 16), now_ms=2_100)
+    assert sorted(office.letters.late(now_ms=2_100)) == [KEY, other]
+
+
+def test_a_pubend_that_only_slows_its_publishers_is_sent_more() -> None:
+    office = Office()
+    office.kill(20)
+    office.look()
+    office.answer(carried(office, 16, "the path is congested", 1_000), now_ms=0)
+    office.look(now_ms=0)
+    assert [len(each.bodies) for each in office.sent] == [16, 4]
+
+
+def test_rounds_go_on_above_those_of_an_earlier_life_whose_clock_was_ahead() -> None:
+    office = Office()
+    office.kill(1)
+    office.look(now_ms=1_000)
+    sent = office.sent[0]
+    office.answer(Carried("dead", "pb", sent.publisher, 5_000_000, 0, is_late=True), now_ms=1_010)
+    office.look(now_ms=1_010)
+    assert (len(office.sent), office.sent[1].round) == (2, 5_000_001)

@@ -15,7 +15,7 @@ from penstock.broker.pubend.desk import Answer, PubendDesk
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Named, Register
 from penstock.broker.pubend.work import WorkHome
-from penstock.broker.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings, SettingsInForce
 from penstock.model.tick import tick_at
 from penstock.protocol.frames import Missing
 from penstock.protocol.stream_frames import (
@@ -31,6 +31,7 @@ from penstock.protocol.stream_frames import (
     StreamSettled,
     StreamTaken,
 )
+from penstock.protocol.work_frames import DEAD_LETTERS
 
 WORD = "token"
 NOW_MS = 1_000_000
@@ -47,8 +48,12 @@ def no_dead_letters(logs: dict[str, PubendLog]) -> DeadLetters:
 class Office:
     """The desk of a pubend that has existed for a while, with what it has said and what is durable."""
 
-    def __init__(self, values: dict[str, bytes] | None = None, access: Access | None = None) -> None:
-        settings = BrokerSettings("pb", pubends=("p",), access=access or Access())
+    def __init__(
+        self, values: dict[str, bytes] | None = None, access: Access | None = None, *, dead_letters: str = ""
+    ) -> None:
+        chosen = BrokerSettings("pb", pubends=("p",), access=access or Access(), dead_letters=dead_letters)
+        settings = SettingsInForce.of(chosen)
+        self.settings = settings
         former = RecoveredPubend(lease=END, last_tick=END, first_tick=OLDEST, trimmed_below=OLDEST)
         self.log = PubendLog("p", settings, former)
         self.values = values if values is not None else {}
@@ -325,6 +330,23 @@ def test_forgetting_is_answered_when_it_is_durable_and_ends_the_owner() -> None:
     assert (said[1].host, said[1].durable) == ("sb", "D")
     assert said[1].ownership > 10
     assert office.values == {}
+
+
+def test_the_group_that_keeps_dead_letters_is_not_forgotten() -> None:
+    office = Office(dead_letters="p")
+    office.work.begin(now_ms=NOW_MS)
+    (answer,) = office.desk.forget(StreamForget("p", "sb", 1, DEAD_LETTERS))
+    assert isinstance(answer, StreamForgotten)
+    assert "penstock dead drop" in answer.problem
+    assert office.work.client_of("p", DEAD_LETTERS) == ""
+
+
+def test_a_group_that_has_kept_dead_letters_is_forgotten_where_none_come_any_more() -> None:
+    office = Office(dead_letters="p")
+    office.work.begin(now_ms=NOW_MS)
+    office.settings.change_to(BrokerSettings("pb", pubends=("p",), dead_letters=""))
+    assert office.desk.forget(StreamForget("p", "sb", 1, DEAD_LETTERS)) == []
+    assert office.work.client_of("p", DEAD_LETTERS) is None
 
 
 def test_who_asks_again_to_forget_learns_that_it_was_known() -> None:

@@ -11,13 +11,13 @@ from penstock.broker.pubend.dead_letters import DeadLetters
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Register
 from penstock.broker.pubend.work import WorkAnswer, WorkHome
-from penstock.broker.settings import BrokerSettings
+from penstock.broker.settings import BrokerSettings, SettingsInForce
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
 from penstock.model.tick import TickRange, tick_at
 from penstock.protocol.frames import LATEST, Carry, Handed, WorkAsk, WorkJoined, WorkLeave, WorkOutcomes, WorkVerdicts
-from penstock.protocol.work_frames import Outcome, Verdict
+from penstock.protocol.work_frames import DEAD_LETTERS, Outcome, Verdict
 from penstock.streams.knowledge import Knowledge
 
 NOW_MS = 1_000_000
@@ -33,7 +33,7 @@ class Pubend:
     """A pubend with groups, and a disk that is as fast as a test wants it to be."""
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = BrokerSettings("pb", pubends=("p",), **settings)
+        self.settings = SettingsInForce.of(BrokerSettings("pb", pubends=("p",), **settings))
         self.now_ms = NOW_MS
         self.values: dict[str, bytes] = {}
         self.messages: list[tuple[int, bytes]] = []
@@ -331,6 +331,56 @@ def test_a_group_that_is_forgotten_leaves_nothing_and_tells_its_members() -> Non
     assert "was forgotten" in answer.problem
     assert pubend.values == {}
     assert pubend.home.client_of("p", "g") is None
+
+
+def test_dead_letters_are_kept_where_they_come_as_soon_as_that_is_set() -> None:
+    pubend = Pubend()
+    pubend.publish()
+    assert [*pubend.home.groups] == []
+    pubend.settings.change_to(BrokerSettings("pb", pubends=("p",), dead_letters="p"))
+    pubend.home.keep_dead_letters(now_ms=NOW_MS)
+    assert [*pubend.home.groups] == [("p", DEAD_LETTERS)]
+    pubend.sync()
+    assert pubend.values
+    pubend.home.keep_dead_letters(now_ms=NOW_MS)
+    assert pubend.finish() == pubend.commits.durable
+
+
+def test_a_damaged_group_of_dead_letters_is_made_anew_when_it_is_forgotten() -> None:
+    pubend = Pubend(dead_letters="p")
+    pubend.sync()
+    pubend.values = dict.fromkeys(pubend.values, b"\xff")
+    pubend.start()
+    assert pubend.home.problem_with_forgetting("p", DEAD_LETTERS) == ""
+    pubend.home.forget("p", DEAD_LETTERS)
+    pubend.sync()
+    pubend.start()
+    assert [*pubend.home.groups] == [("p", DEAD_LETTERS)]
+    assert pubend.home.problem_with_forgetting("p", DEAD_LETTERS)
+
+
+def test_nobody_makes_the_group_of_dead_letters_where_none_come() -> None:
+    pubend = Pubend()
+    (answer,) = pubend.home.ask(WorkAsk("p", "sb", b"a", "a", 1, 0, 1, DEAD_LETTERS, "", "", WORK_MS, 0, 0), now_ms=0)
+    assert isinstance(answer, WorkJoined)
+    assert "made by the broker" in answer.problem
+
+
+def test_a_question_that_was_on_its_way_does_not_make_a_forgotten_group_anew() -> None:
+    pubend = Pubend()
+    pubend.ask()
+    pubend.sync()
+    pubend.home.forget("p", "g")
+    pubend.sync()
+    pubend.ask(has_joined=True)
+    (answer,) = pubend.sync()
+    assert isinstance(answer, WorkJoined)
+    assert "was forgotten" in answer.problem
+    assert pubend.home.client_of("p", "g") is None
+    assert pubend.values == {}
+    # Who asks for the first time makes the group anew.
+    pubend.ask()
+    assert pubend.sync() == [WorkJoined("p", "sb", b"a", 1)]
 
 
 def test_a_group_whose_values_are_damaged_holds_the_log_until_it_is_forgotten() -> None:

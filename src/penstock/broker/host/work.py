@@ -101,6 +101,10 @@ class WorkHost:
         """Whether a client has this number for a group."""
         return (connection, number) in self._seats
 
+    def is_there(self, identity: bytes) -> bool:
+        """Whether this is a member among the clients."""
+        return identity in self._by_identity
+
     def seats_of(self, connection: int) -> int:
         """In how many groups a client is, on one connection."""
         return sum(each == connection for each, _ in self._seats)
@@ -146,22 +150,26 @@ class WorkHost:
 
     # --- what pubends say
 
-    def on_joined(self, frame: WorkJoined) -> tuple[Seat, str] | None:
-        """A pubend has taken a member, or not: then the client is to be refused, for that reason."""
+    def on_joined(self, frame: WorkJoined) -> tuple[Seat, str, list[WorkQuestion]] | None:
+        """A pubend has taken a member, or not: then the client is to be refused, for that reason.
+
+        Other pubends may have taken it, and must not wait for it: they are told that it has left.
+        """
         seat = self._by_identity.get(frame.member)
         if seat is None or frame.round != seat.join.round:
             return None
         if frame.problem:
-            del self._by_identity[frame.member]
             self._seats.pop((seat.connection, seat.number), None)
-            return seat, frame.problem
+            left = [each for each in self._leave(seat, is_final=True) if each.pubend != frame.pubend]
+            return seat, frame.problem, left
         seat.joined[frame.pubend] = None
         self._confirm(seat)
         return None
 
     def _confirm(self, seat: Seat) -> None:
         """Tells a client that it is a member wherever that is possible at the moment."""
-        missing = [pubend for pubend in self._wanted(seat) if pubend not in seat.joined]
+        # Also those that it names and nobody knows, or not yet.
+        missing = [each for each in dict.fromkeys((*seat.join.pubends, *self._wanted(seat))) if each not in seat.joined]
         peer = self._connections.peers.get(seat.connection)
         if seat.is_confirmed or peer is None or any(map(self._is_in_reach, missing)):
             return

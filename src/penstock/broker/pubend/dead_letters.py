@@ -2,8 +2,8 @@
 
 A group is a publisher there: it has an identity, and numbers its dead letters. They are sent in their order, some at a
 time, and sent again until they are durable; only then are the messages done in their group. If the pubend is full or
-away, they wait. A dead letter has the identifier, attributes and payload of its message, and attributes that say what
-has happened to it.
+away, they wait; one elsewhere that has said that publishers have to wait is asked now and then whether they still do. A
+dead letter has the identifier, attributes and payload of its message, and attributes that say what has happened to it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ __all__ = ["DeadLetters", "dead_letter"]
 
 _AGAIN_MS: Final = 2_000
 """How long to wait for an answer, or for room."""
+_PAUSE_MS_MAX: Final = 8_000
+"""A full pubend is asked less and less often whether it has room; how long to wait in between at most."""
+_AHEAD_MS_MAX: Final = 10 * 366 * 86_400_000
+"""Rounds begin with the time: one so far ahead of it is nobody's earlier clock."""
 _AT_ONCE: Final = 16
 _BYTES_AT_ONCE: Final = 256 * 1024
 _HISTORY_CHARS_MAX: Final = 1_000
@@ -47,6 +51,18 @@ class _Sent:
     round: int = 0
     commit: int = 0
     """The commit that makes them durable, if that pubend is one of this broker's own."""
+    is_question: bool = False
+    """Whether nothing was sent but a question: do publishers there still have to wait?"""
+
+
+@dataclass(slots=True)
+class _Pause:
+    """The pubend for dead letters has said that its publishers have to wait."""
+
+    pubend: str
+    due_ms: int
+    """When to ask whether they still have to."""
+    wait_ms: int
 
 
 class DeadLetters:
@@ -69,6 +85,7 @@ class DeadLetters:
         self._buried: list[tuple[_Key, int]] = []
         self._sent: dict[_Key, _Sent] = {}
         self._round = 0
+        self._pause: _Pause | None = None
         self.due = Due(self.next_deadline)
 
     def look(self, key: _Key, group: Group, pubend: str, *, now_ms: int) -> None:
@@ -82,12 +99,24 @@ class DeadLetters:
         tasks = _next(group)
         if not tasks:
             # They have yet to be read from the log.
+            self._sent.pop(key, None)
             return
-        bodies = [dead_letter(key[0], group.terms.name, task) for task in tasks]
         publisher = blake2b(f"{key[0]}/{group.ledger.made}/{key[1]}".encode(), digest_size=16).digest()
-        first = tasks[0].number
-        made = _Sent(pubend, publisher, tasks[-1].number, now_ms + _AGAIN_MS)
-        self._sent[key] = made
+        pause = self._pause if self._pause is not None and self._pause.pubend == pubend else None
+        if pause is not None and now_ms < pause.due_ms:
+            if sent is None or sent.pubend != pubend:
+                sent = self._sent[key] = _Sent(pubend, publisher, 0, pause.due_ms)
+            sent.due_ms = pause.due_ms
+            self.due.by(sent.due_ms)
+            return
+        first, last = tasks[0].number, tasks[-1].number
+        made = self._sent[key] = _Sent(pubend, publisher, last, now_ms + _AGAIN_MS, is_question=pause is not None)
+        bodies: list[bytes] = []
+        if pause is not None:
+            # The others wait for the answer.
+            pause.due_ms = made.due_ms
+        else:
+            bodies = [dead_letter(key[0], group.terms.name, task) for task in tasks]
         self.due.by(made.due_ms)
         if made.pubend in self._logs:
             commit = self._publish(made.pubend, publisher, first, bodies, now_ms)
@@ -108,14 +137,38 @@ class DeadLetters:
             if 0 < sent.commit <= number:
                 self._arrived(key, sent.last)
 
-    def on_carried(self, frame: Carried) -> bool:
+    def on_carried(self, frame: Carried, *, now_ms: int) -> bool:
         """The pubend for dead letters has answered; returns False if the answer is not for a group."""
         for key, sent in list(self._sent.items()):
-            if sent.publisher == frame.publisher:
-                if sent.round == frame.round and frame.settled >= sent.last and not frame.is_broken:
+            if sent.publisher != frame.publisher:
+                continue
+            if frame.is_late:
+                if sent.round < frame.round < now_ms + _AHEAD_MS_MAX:
+                    # This broker's clock was ahead in an earlier life.
+                    self._round = max(self._round, frame.round)
+                    self._wake(sent, now_ms)
+            elif sent.round == frame.round and not frame.is_broken:
+                self._hear(sent, frame, now_ms)
+                if frame.settled >= sent.last and not sent.is_question:
                     self._arrived(key, sent.last)
-                return True
+            return True
         return False
+
+    def _hear(self, sent: _Sent, frame: Carried, now_ms: int) -> None:
+        """Notes whether publishers to the pubend have to wait."""
+        if frame.reason and not frame.window_bytes:
+            before = self._pause
+            wait_ms = min(2 * before.wait_ms, _PAUSE_MS_MAX) if before is not None and sent.is_question else _AGAIN_MS
+            self._pause = _Pause(sent.pubend, now_ms + wait_ms, wait_ms)
+            self._wake(sent, now_ms + wait_ms)
+        elif sent.is_question:
+            self._pause = None
+            for each in self._sent.values():
+                self._wake(each, now_ms)
+
+    def _wake(self, sent: _Sent, due_ms: int) -> None:
+        sent.due_ms = due_ms
+        self.due.by(due_ms)
 
     def _arrived(self, key: _Key, last: int) -> None:
         del self._sent[key]

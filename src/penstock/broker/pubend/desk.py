@@ -182,6 +182,8 @@ class PubendDesk:
             self.counts["durables_denied"] += 1
             problem = f"group {frame.durable!r} belongs to another client"
             return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)]
+        if problem := self._work.problem_with_forgetting(frame.pubend, frame.durable):
+            return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)]
         commit = self._work.forget(frame.pubend, frame.durable)
         self._forgotten.append((frame.host, frame.ticket))
         self._replies.append(_Reply(commit, StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)))

@@ -144,9 +144,9 @@ class WorkHome:
                 self._damaged[key] = known
                 self._connections.record("group-damaged", pubend=key[0], group=key[1], problem=str(error))
         self._values = {}
-        self._keep_dead_letters(now_ms)
+        self.keep_dead_letters(now_ms=now_ms)
 
-    def _keep_dead_letters(self, now_ms: int) -> None:
+    def keep_dead_letters(self, *, now_ms: int) -> None:
         """Makes the group that holds dead letters, if they come here: nobody may have looked at them for long."""
         pubend = self._settings.dead_letters
         key = (pubend, DEAD_LETTERS)
@@ -166,6 +166,9 @@ class WorkHome:
             return [_joined(frame, problem)]
         group = self._groups.get(key)
         if group is None:
+            if frame.has_joined:
+                # It belonged to a group that is gone: what is still said in it must not make it anew.
+                return [_joined(frame, _forgotten(frame.group))]
             made = self._make(frame, now_ms)
             if isinstance(made, str):
                 return [_joined(frame, made)]
@@ -204,6 +207,10 @@ class WorkHome:
         if terms.deliveries_max and not self._settings.dead_letters:
             return f"deliveries_max needs a pubend for dead letters, and broker {self._settings.name} knows none"
         log = self._logs[frame.pubend]
+        if frame.group == DEAD_LETTERS:
+            return (
+                f"group {DEAD_LETTERS!r} is made by the broker, where dead letters go, and pubend {log.name} has none"
+            )
         if frame.group in self._registers[frame.pubend]:
             return f"{frame.group!r} is the name of a durable subscription at pubend {frame.pubend}"
         if sum(pubend == frame.pubend for pubend, _ in self._groups) >= self._settings.durables_max:
@@ -248,6 +255,12 @@ class WorkHome:
             return "" if (pubend, name) in self._damaged else None
         return group.ledger.client
 
+    def problem_with_forgetting(self, pubend: str, name: str) -> str:
+        """Why a group must stay; empty if it can be forgotten."""
+        if (pubend, name) in self._groups and (pubend, name) == (self._settings.dead_letters, DEAD_LETTERS):
+            return f"group {name!r} keeps the dead letters of all groups; 'penstock dead drop' drops those it has"
+        return ""
+
     def forget(self, pubend: str, name: str) -> int:
         """Forgets a group with everything that it has kept; returns the number of the commit that does it."""
         key = (pubend, name)
@@ -257,7 +270,7 @@ class WorkHome:
         if group is not None:
             names = [_value_name(key, page) for page in group.ledger.names()]
             for member in group.members.values():
-                problem = f"group {name!r} was forgotten"
+                problem = shortened(_forgotten(name))
                 self._answers.append(WorkJoined(pubend, member.host, member.identity, member.round, problem))
         for each in names:
             self._last_commit = self._commits.add(SetValue(each, None))
@@ -361,6 +374,9 @@ class WorkHome:
             del self._stirred[key]
             group = self._groups.get(key)
             if group is None:
+                if key[1] == DEAD_LETTERS:
+                    # It was damaged, and forgotten for that.
+                    self.keep_dead_letters(now_ms=now_ms)
                 continue
             self._read(key, group)
             self.dead_letters.look(key, group, self._settings.dead_letters, now_ms=now_ms)
@@ -493,6 +509,10 @@ def _terms(frame: WorkAsk) -> Terms:
 
 def _joined(frame: WorkAsk, problem: str) -> WorkJoined:
     return WorkJoined(frame.pubend, frame.host, frame.member, frame.round, shortened(problem))
+
+
+def _forgotten(group: str) -> str:
+    return f"group {group!r} was forgotten"
 
 
 def _handout(key: _Key, member: bytes, tasks: list[Task]) -> _Handout:
