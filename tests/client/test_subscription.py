@@ -7,6 +7,7 @@ import pytest
 
 from client.scripted import PUBEND, QUICK, ScriptedBroker, body_of, deliver, run, until
 from penstock.client.client import connect
+from penstock.client.subscription import Subscription
 from penstock.model.errors import MisuseError
 from penstock.protocol.frames import (
     Frame,
@@ -23,6 +24,7 @@ from penstock.protocol.frames import (
 )
 from penstock.protocol.work_frames import Outcome, Verdict
 from penstock.session.errors import ClientClosedError, RefusedError, WorkLostError
+from penstock.session.received import Received
 
 
 def test_messages_are_read_in_order_one_by_one_and_in_batches() -> None:
@@ -265,8 +267,37 @@ def test_a_member_whose_word_does_not_count_is_told(outcome: Outcome, complaint:
                 await subscription.acknowledge(message)
             assert caught.value.message == message.id
             # It does not have it any more, so this needs no broker.
-            with pytest.raises(WorkLostError, match="not this member's any more"):
+            with pytest.raises(WorkLostError, match=complaint):
                 await subscription.acknowledge(message)
+
+    run(test())
+
+
+def test_what_a_member_has_said_before_it_may_say_again() -> None:
+    async def test() -> None:
+        async with sharing() as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            message = await subscription.get()
+            await asyncio.gather(*[asyncio.ensure_future(judged(subscription, message)) for _ in range(2)])
+            await subscription.acknowledge(message)
+            assert said(broker) == [(0, 1, Verdict.DONE, 0, "")]
+
+    async def judged(subscription: Subscription, message: Received) -> None:
+        await subscription.acknowledge(message)
+
+    run(test())
+
+
+def test_unread_messages_that_others_were_handed_are_not_read() -> None:
+    async def test() -> None:
+        async with sharing(Outcome.LOST) as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            # The client asks for more time for what waits.
+            await until(lambda: client.counters.taken_away == 3)
+            assert subscription.queued == 0
+            broker.peer.send(Handed("quotes", "", (1).to_bytes(8), (1, 1, 1, 2), [1], [2], [body_of(1)]))
+            message = await subscription.get()
+            assert (message.tick, message.attempt) == (1, 2)
 
     run(test())
 

@@ -181,6 +181,11 @@ class Subscription:
         if isinstance(message, HandedOut) and self._inbox.work is not None and self._inbox.work.is_held(message):
             self._judge(message, Verdict.RETURNED)
 
+    def was_taken_away(self, message: Received) -> bool:
+        """Whether a message of a group that was not read is somebody else's by now; for the blocking client."""
+        work = self._inbox.work
+        return work is not None and isinstance(message, HandedOut) and not work.is_held(message)
+
     async def settled(self, said: Said) -> None:
         """Wait until something that was said of a message counts; for the awaitables of this subscription."""
         while said.outcome is None:

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from penstock.model.tick import Tick, tick_ms
-from penstock.protocol.frames import LATEST, Handed, Missing
+from penstock.protocol.frames import LATEST, Handed, Missing, Outcomes
 from penstock.session.last_values import LastValues
 from penstock.session.positions import LostTicks, Positions, first_unread
 from penstock.session.receipts import Receipts
@@ -167,15 +167,25 @@ class Inbox:
         """Messages of a group were handed to this client; returns whether some are new."""
         assert self.work is not None, "not a member of a group"
         news = self.work.take_in(frame)
-        ticks = {message.tick for message in news}
-        for old in [each for each in self.queue if each.pubend == frame.pubend and each.tick in ticks]:
-            # Its time was over before the application has read it, and now it has come again.
-            self.queue.remove(old)
-            self.size -= len(old.body) + MESSAGE_BYTES
+        # Their time was over before the application has read them, and now they have come again.
+        self._drop(frame.pubend, {message.tick for message in news})
         for message in news:
             self.queue.append(message)
             self.size += len(message.body) + MESSAGE_BYTES
         return bool(news)
+
+    def on_outcomes(self, frame: Outcomes) -> None:
+        """A pubend has answered what was said of its messages; drops unread ones that others were handed."""
+        assert self.work is not None, "not a member of a group"
+        self._drop(frame.pubend, self.work.on_outcomes(frame))
+
+    def _drop(self, pubend: str, ticks: set[int]) -> None:
+        """Drops unread messages of a group."""
+        if not ticks:
+            return
+        for old in [each for each in self.queue if each.pubend == pubend and each.tick in ticks]:
+            self.queue.remove(old)
+            self.size -= len(old.body) + MESSAGE_BYTES
 
     def begin_after(self, last_values: LastValues) -> None:
         """The scan of logs has ended: its messages come first, and the subscription begins after everything read.

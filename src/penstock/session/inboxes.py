@@ -123,6 +123,8 @@ class Inboxes:
         """The acknowledgements of durable subscriptions."""
         self.repeated = 0
         """Deliveries dropped because they had arrived before."""
+        self.taken_away = 0
+        """Messages of groups that this client lost before the application had said what becomes of them."""
 
     def __iter__(self) -> Iterator[Inbox]:
         return iter(self._by_number.values())
@@ -320,7 +322,10 @@ class Inboxes:
         """A pubend has answered what this client has said of messages."""
         inbox = self._by_number.get(frame.number)
         if inbox is not None and inbox.work is not None:
-            inbox.work.on_outcomes(frame)
+            before = inbox.work.taken_away
+            inbox.on_outcomes(frame)
+            self.taken_away += inbox.work.taken_away - before
+            self.on_taken(inbox)
             woken[inbox.number] = inbox
 
     def verdicts(self, *, now_ms: int) -> list[Verdicts]:

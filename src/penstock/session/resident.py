@@ -97,6 +97,11 @@ class Resident:
         """Deliveries dropped because they had arrived before; a broker that keeps its word sends none."""
         return self._inboxes.repeated
 
+    @property
+    def taken_away(self) -> int:
+        """Messages of groups that this client lost before the application had said what becomes of them."""
+        return self._inboxes.taken_away
+
     def become(self, name: str, publisher: bytes) -> None:
         """Takes a name and a publisher's identity; one that the application chose in the settings takes precedence."""
         self.publishing.identity = self._settings.publisher or publisher

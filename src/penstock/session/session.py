@@ -113,6 +113,11 @@ class Session:
         return self._resident.repeated
 
     @property
+    def taken_away(self) -> int:
+        """Messages of groups that this client lost before the application had said what becomes of them."""
+        return self._resident.taken_away
+
+    @property
     def reconnects(self) -> int:
         """How often a lost connection was replaced."""
         return self._connecting.reconnects
