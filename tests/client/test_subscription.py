@@ -24,7 +24,9 @@ from penstock.protocol.frames import (
 )
 from penstock.protocol.work_frames import Outcome, Verdict
 from penstock.session.errors import ClientClosedError, RefusedError, WorkLostError
+from penstock.session.events import Unanswered
 from penstock.session.received import Received
+from penstock.session.settings import ClientSettings
 
 
 def test_messages_are_read_in_order_one_by_one_and_in_batches() -> None:
@@ -313,6 +315,50 @@ def test_a_subscription_that_closes_returns_what_was_not_read() -> None:
                 (1, Verdict.RETURNED),
                 (2, Verdict.RETURNED),
             ]
+
+    run(test())
+
+
+@pytest.mark.parametrize("what", ["subscription", "client"])
+def test_to_close_a_member_waits_until_what_it_has_said_is_answered(what: str) -> None:
+    async def test() -> None:
+        async with sharing() as broker:
+            answer = broker.answers.pop(Verdicts)
+            client = await connect(broker.address).open()
+            events = client.events()
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            subscription.acknowledge(await subscription.get())
+            subscription.refuse(await subscription.get())
+            closing = asyncio.create_task(subscription.close() if what == "subscription" else client.close())
+            await until(lambda: {Verdict.DONE, Verdict.REFUSED} <= {each[2] for each in said(broker)})
+            assert not broker.peer.of(Unsubscribe)
+            assert not closing.done()
+            broker.peer.send(*(each for frame in broker.peer.of(Verdicts) for each in answer(frame)))
+            await closing
+            await until(lambda: broker.peer.of(Unsubscribe))
+            await client.close()
+            assert not [event async for event in events if isinstance(event, Unanswered)]
+
+    run(test())
+
+
+@pytest.mark.parametrize("what", ["subscription", "client", "client in a hurry", "dropped"])
+def test_what_a_member_has_said_and_no_pubend_answers_is_told(what: str) -> None:
+    async def test() -> None:
+        async with sharing() as broker:
+            del broker.answers[Verdicts]
+            client = await connect(broker.address, settings=ClientSettings(close_ms=10)).open()
+            events = client.events()
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            subscription.acknowledge(await subscription.get())
+            if what == "subscription":
+                await subscription.close()
+            elif what == "dropped":
+                del subscription
+                gc.collect()
+                await until(lambda: broker.peer.of(Unsubscribe))
+            await client.close(flush=what != "client in a hurry")
+            assert [event async for event in events if isinstance(event, Unanswered)] == [Unanswered("g", 1)]
 
     run(test())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -29,6 +30,10 @@ class Owner(Protocol):
     @property
     def end(self) -> ClientError | None:
         """Why the client has stopped; None while it is usable."""
+
+    @property
+    def close_s(self) -> float:
+        """How long closing may wait for answers."""
 
     def on_taken(self, inbox: Inbox) -> None:
         """Messages were taken out of a queue that was full."""
@@ -250,7 +255,8 @@ class Subscription:
     async def close(self) -> None:
         """Withdraw the subscription and drop unread messages; returns when the broker has confirmed.
 
-        If it is durable, what was read is acknowledged first, unless that is done manually; its positions are kept.
+        If it is durable, what was read is acknowledged first, unless that is done manually; its positions are kept. A
+        member of a group waits up to ``close_ms`` until what it has acknowledged or refused is answered.
         """
         await self._close(is_done=True)
 
@@ -307,10 +313,21 @@ class Subscription:
             self._owner.abandon(self._inbox)
 
     async def _close(self, *, is_done: bool) -> None:
-        self._owner.unsubscribe(self._inbox, is_done=is_done)
-        self.wake()
+        try:
+            if self._inbox.unanswered:
+                await self._answered()
+        finally:
+            self._owner.unsubscribe(self._inbox, is_done=is_done)
+            self.wake()
         while not self._inbox.is_over and self._owner.end is None:
             await self._news.wait()
+
+    async def _answered(self) -> None:
+        """Wait until everything said of messages of a group is answered, for a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._owner.close_s):
+                while self._inbox.unanswered and self._owner.end is None:
+                    await self._news.wait()
 
     def _settle(self) -> None:
         """Count what the application got before as done, since it asks for more."""

@@ -147,6 +147,11 @@ class Inbox:
         return self.was_ready or self.next_ticks != self.wanted.start
 
     @property
+    def unanswered(self) -> int:
+        """How many messages of a group were acknowledged or refused, with no answer so far, before it is withdrawn."""
+        return self.work.unanswered if self.work is not None and self.state in ("asked", "ready") else 0
+
+    @property
     def is_over(self) -> bool:
         """Whether no more messages will arrive."""
         return self.state in ("closed", "refused")

@@ -20,6 +20,7 @@ from penstock.protocol.frames import (
     Verdicts,
     is_guaranteed_number,
 )
+from penstock.session.events import Unanswered
 from penstock.session.inbox import MESSAGE_BYTES, Inbox, Wanted
 from penstock.session.positions import LostTicks
 from penstock.session.received import Received
@@ -336,6 +337,14 @@ class Inboxes:
             if inbox.work is not None
             for frame in inbox.work.take(inbox.number, inbox.unread(), now_ms=now_ms)
         ]
+
+    def unanswered(self) -> list[Unanswered]:
+        """The groups in which messages were acknowledged or refused, with no answer so far."""
+        found: list[Unanswered] = []
+        for inbox in self._by_number.values():
+            if inbox.work is not None and inbox.unanswered:
+                found.append(Unanswered(inbox.work.shared.group, inbox.unanswered))
+        return found
 
     def next_verdict(self) -> int | None:
         """When something is to be said of messages of groups."""

@@ -21,6 +21,7 @@ from penstock.protocol import frames as f
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Frame, Welcome
 from penstock.session.changes import Answer, Changes
+from penstock.session.events import Unanswered
 from penstock.session.inbox import Inbox, Lag, Wanted
 from penstock.session.inboxes import Inboxes, learn_names, subscribe_frame
 from penstock.session.last_values import AGAIN_MS, PAUSE_MS
@@ -198,6 +199,10 @@ class Resident:
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
         """How far the application is behind each pubend."""
         return inbox.lag(self._inboxes.presents)
+
+    def unanswered(self) -> list[Unanswered]:
+        """The groups in which messages were acknowledged or refused, with no answer so far."""
+        return self._inboxes.unanswered()
 
     def on_closing(self, *, is_done: bool) -> None:
         """Acknowledges what was read from durable subscriptions before the end; what was read last, if ``is_done``."""
