@@ -381,13 +381,17 @@ class Client:
         checked_durable(durable)
         return await forget_durable(self._ask, durable, checked_pubends(pubends))
 
-    async def durables(self, durable: str = "") -> Durables:
-        """All durable subscriptions of the overlay that this client may see, or one of them: where and how far."""
+    async def durables(self, durable: str = "", *, pubends: Iterable[str] | None = None) -> Durables:
+        """All durable subscriptions of the overlay that this client may see, or one of them: where and how far.
+
+        With ``pubends``, only what these know.
+        """
         # Imported here: few applications list them.
         from penstock.client.durables import durables
 
         guaranteed = [name for name, place in self.pubends.items() if place.is_guaranteed]
-        return await durables(self._ask, sorted(guaranteed), checked_durable(durable) if durable else "")
+        asked = checked_pubends(pubends) or sorted(guaranteed)
+        return await durables(self._ask, asked, checked_durable(durable) if durable else "")
 
     # Reading logs.
 
