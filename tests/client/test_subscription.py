@@ -378,7 +378,14 @@ def test_only_messages_of_groups_can_be_judged() -> None:
                 member.acknowledge(message)
             with pytest.raises(MisuseError, match="was not handed out to this member"):
                 member.acknowledge()
-            with pytest.raises(MisuseError, match="delay is -1"):
-                member.refuse(await member.get(), delay=-1)
+            handed = await member.get()
+            for wrong, complaint in (
+                ({"delay": -1}, "delay is -1"),
+                ({"delay": "2"}, "delay is '2'"),
+                ({"delay": None}, "delay is None"),
+                ({"reason": 5}, "reason 5 is not a text"),
+            ):
+                with pytest.raises(MisuseError, match=complaint):
+                    member.refuse(handed, **wrong)
 
     run(test())

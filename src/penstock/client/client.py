@@ -331,7 +331,7 @@ class Client:
         durable: str = "",
         acknowledge: Acknowledging = "auto",
         pubends: Iterable[str] | None = None,
-        shared: str = "",
+        shared: str | None = None,
         **sharing: Unpack[Sharing],
     ) -> Subscription:
         """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector.

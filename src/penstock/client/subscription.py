@@ -163,8 +163,10 @@ class Subscription:
 
         After ``deliveries_max`` times it becomes a dead letter, with the reasons. Await it to know that this counts.
         """
-        if not 0 <= delay <= _DELAY_S_MAX:
-            raise MisuseError(f"delay is {delay} s; it must be 0 to {_DELAY_S_MAX:,.0f}")
+        if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= _DELAY_S_MAX:
+            raise MisuseError(f"delay is {delay!r} s; it must be 0 to {_DELAY_S_MAX:,.0f}")
+        if not isinstance(reason, str):
+            raise MisuseError(f"reason {reason!r} is not a text")
         return self._judge(message, Verdict.REFUSED, round(delay * 1_000), reason)
 
     def extend(self, message: Received) -> Awaitable[None]:

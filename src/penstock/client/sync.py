@@ -202,7 +202,7 @@ class SyncClient:
         durable: str = "",
         acknowledge: Acknowledging = "auto",
         pubends: Iterable[str] | None = None,
-        shared: str = "",
+        shared: str | None = None,
         **sharing: Unpack[Sharing],
     ) -> SyncSubscription:
         """Ask for the messages that match a selector, with the arguments and errors of ``Client.subscribe``."""
