@@ -106,7 +106,10 @@ def show(
     certificate: Certificate = None,
     key: Key = None,
 ) -> None:
-    """Show where a durable subscription is at each pubend that keeps it, how far behind, and what it wants."""
+    """Show where a durable subscription is at each pubend that keeps it, how far behind, and what it wants.
+
+    *messages* is about right where a `~` marks it: after a restart, a pubend only knows how large its log is.
+    """
     checked_durable(durable)
     found = run(_ask(Party(token, name, ca, certificate, key), url, durable))
     if as_json:
