@@ -9,8 +9,9 @@ Start two brokers, then each part as a program of its own, as often as you like,
     python examples/stock_alerts.py prices penstock://127.0.0.1:7002
     python examples/stock_alerts.py feed   penstock://127.0.0.1:7001
 
-Kill any of them at any time: every quote that matters raises one alert, and every alert is sent, or ends as a dead
-letter (``penstock dead list penstock://127.0.0.1:7001``).
+Kill any of them at any time: every quote that matters raises an alert, and every alert is sent, or ends as a dead
+letter (``penstock dead list penstock://127.0.0.1:7001``). A program that is killed between doing something and saying
+so does it again: then an alert is raised, or sent, twice.
 """
 
 from __future__ import annotations

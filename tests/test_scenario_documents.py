@@ -91,6 +91,7 @@ def test_the_recipes_do_what_they_say(tmp_path: Path) -> None:
         "YHOO costs 18.2\n",
         "sum 42\nsum 100\n",
         "total 100\n",
+        "counted {'sensor': 50, 'till-1': 50, 'till-2': 50}\n",
         "d1 does blink\nd2 does sleep\n",
         "BOLT 7\nACME 11\n",
     ):

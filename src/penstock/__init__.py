@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         Moved,
         Refused,
         Released,
+        Unanswered,
     )
     from penstock.session.inbox import Lag
     from penstock.session.positions import LostTicks
@@ -121,6 +122,7 @@ __all__ = [
     "SyncSubscription",
     "TakenOverError",
     "Trace",
+    "Unanswered",
     "UnknownPubendError",
     "WorkLostError",
     "WouldBlockError",
@@ -180,6 +182,7 @@ _HOMES = {
         "Moved",
         "Refused",
         "Released",
+        "Unanswered",
     ),
     "penstock.session.inbox": ("Lag",),
     "penstock.session.positions": ("LostTicks",),

@@ -1,10 +1,20 @@
-"""Rows of what brokers say of congestion control and balancing."""
+"""Rows of what brokers say of groups, congestion control and balancing."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.cli.status_rows import BALANCING, RATES, STREAMS, balancing_rows, outboxes, rate_rows, stream_rows
+from penstock.cli.status_rows import (
+    BALANCING,
+    GROUPS,
+    RATES,
+    STREAMS,
+    balancing_rows,
+    group_rows,
+    outboxes,
+    rate_rows,
+    stream_rows,
+)
 from statuses import broker_status
 
 EDGE: dict[str, Any] = {
@@ -30,6 +40,22 @@ EDGE: dict[str, Any] = {
 def pubend(**changes: Any) -> dict[str, Any]:
     usual = {"rate_msg_s": 1234.5, "allowed_msg_s": None, "decreases": 0, "increases": 0, "uca_seq": 0}
     return {**usual, "uca_rate": None, "uca_host": "", **changes}
+
+
+def group(**changes: Any) -> dict[str, Any]:
+    return {"known": 1_234, "held": 12, "dying": 1, "members": {}, "counts": {"done": 5_000}, **changes}
+
+
+def test_a_group_shows_what_is_not_done_and_who_has_most_of_it() -> None:
+    crowd = group(members={f"w{number}": number for number in range(7)})
+    vain = group(counts={"refused": 1, "run_out": 2, "left": 4, "late": 100})
+    pubends = {"p": {"groups": {"vain": vain, "crowd": crowd}}, "q": {}}
+    first, second = group_rows({"pb": broker_status({"guaranteed": {"pubends": pubends}})})
+    members = "w6 6\nw5 5\nw4 4\nw3 3\nw2 2\nand 2 more"
+    assert first == ("crowd", "p", "pb", "1,234", "12", "1", "5,000", "0", members)
+    assert second == ("vain", "p", "pb", "1,234", "12", "1", "0", "7", "none")
+    assert len(first) == len(GROUPS)
+    assert not list(group_rows({"pb": broker_status()}))
 
 
 def test_a_pubend_shows_its_rate_and_who_limits_it() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from client.scripted import PUBEND, QUICK, ScriptedBroker, body_of, deliver, run, until
 from penstock.client.client import connect
+from penstock.client.subscription import Subscription
 from penstock.model.errors import MisuseError
 from penstock.protocol.frames import (
     Frame,
@@ -23,6 +24,9 @@ from penstock.protocol.frames import (
 )
 from penstock.protocol.work_frames import Outcome, Verdict
 from penstock.session.errors import ClientClosedError, RefusedError, WorkLostError
+from penstock.session.events import Unanswered
+from penstock.session.received import Received
+from penstock.session.settings import ClientSettings
 
 
 def test_messages_are_read_in_order_one_by_one_and_in_batches() -> None:
@@ -265,8 +269,37 @@ def test_a_member_whose_word_does_not_count_is_told(outcome: Outcome, complaint:
                 await subscription.acknowledge(message)
             assert caught.value.message == message.id
             # It does not have it any more, so this needs no broker.
-            with pytest.raises(WorkLostError, match="not this member's any more"):
+            with pytest.raises(WorkLostError, match=complaint):
                 await subscription.acknowledge(message)
+
+    run(test())
+
+
+def test_what_a_member_has_said_before_it_may_say_again() -> None:
+    async def test() -> None:
+        async with sharing() as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            message = await subscription.get()
+            await asyncio.gather(*[asyncio.ensure_future(judged(subscription, message)) for _ in range(2)])
+            await subscription.acknowledge(message)
+            assert said(broker) == [(0, 1, Verdict.DONE, 0, "")]
+
+    async def judged(subscription: Subscription, message: Received) -> None:
+        await subscription.acknowledge(message)
+
+    run(test())
+
+
+def test_unread_messages_that_others_were_handed_are_not_read() -> None:
+    async def test() -> None:
+        async with sharing(Outcome.LOST) as broker, connect(broker.address) as client:
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            # The client asks for more time for what waits.
+            await until(lambda: client.counters.taken_away == 3)
+            assert subscription.queued == 0
+            broker.peer.send(Handed("quotes", "", (1).to_bytes(8), (1, 1, 1, 2), [1], [2], [body_of(1)]))
+            message = await subscription.get()
+            assert (message.tick, message.attempt) == (1, 2)
 
     run(test())
 
@@ -282,6 +315,50 @@ def test_a_subscription_that_closes_returns_what_was_not_read() -> None:
                 (1, Verdict.RETURNED),
                 (2, Verdict.RETURNED),
             ]
+
+    run(test())
+
+
+@pytest.mark.parametrize("what", ["subscription", "client"])
+def test_to_close_a_member_waits_until_what_it_has_said_is_answered(what: str) -> None:
+    async def test() -> None:
+        async with sharing() as broker:
+            answer = broker.answers.pop(Verdicts)
+            client = await connect(broker.address).open()
+            events = client.events()
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            subscription.acknowledge(await subscription.get())
+            subscription.refuse(await subscription.get())
+            closing = asyncio.create_task(subscription.close() if what == "subscription" else client.close())
+            await until(lambda: {Verdict.DONE, Verdict.REFUSED} <= {each[2] for each in said(broker)})
+            assert not broker.peer.of(Unsubscribe)
+            assert not closing.done()
+            broker.peer.send(*(each for frame in broker.peer.of(Verdicts) for each in answer(frame)))
+            await closing
+            await until(lambda: broker.peer.of(Unsubscribe))
+            await client.close()
+            assert not [event async for event in events if isinstance(event, Unanswered)]
+
+    run(test())
+
+
+@pytest.mark.parametrize("what", ["subscription", "client", "client in a hurry", "dropped"])
+def test_what_a_member_has_said_and_no_pubend_answers_is_told(what: str) -> None:
+    async def test() -> None:
+        async with sharing() as broker:
+            del broker.answers[Verdicts]
+            client = await connect(broker.address, settings=ClientSettings(close_ms=10)).open()
+            events = client.events()
+            subscription = await client.subscribe("TRUE", shared="g").ready()
+            subscription.acknowledge(await subscription.get())
+            if what == "subscription":
+                await subscription.close()
+            elif what == "dropped":
+                del subscription
+                gc.collect()
+                await until(lambda: broker.peer.of(Unsubscribe))
+            await client.close(flush=what != "client in a hurry")
+            assert [event async for event in events if isinstance(event, Unanswered)] == [Unanswered("g", 1)]
 
     run(test())
 
@@ -303,7 +380,14 @@ def test_only_messages_of_groups_can_be_judged() -> None:
                 member.acknowledge()
             with pytest.raises(MisuseError, match="acknowledged one by one"):
                 member.acknowledge_through()
-            with pytest.raises(MisuseError, match="delay is -1"):
-                member.refuse(await member.get(), delay=-1)
+            handed = await member.get()
+            for wrong, complaint in (
+                ({"delay": -1}, "delay is -1"),
+                ({"delay": "2"}, "delay is '2'"),
+                ({"delay": None}, "delay is None"),
+                ({"reason": 5}, "reason 5 is not a text"),
+            ):
+                with pytest.raises(MisuseError, match=complaint):
+                    member.refuse(handed, **wrong)
 
     run(test())

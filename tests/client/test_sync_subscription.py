@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
-from client.scripted import LIMIT_S, ScriptedBroker, broker_in_a_thread, deliver, delivering
+from client.scripted import LIMIT_S, PUBEND, ScriptedBroker, body_of, broker_in_a_thread, deliver, delivering
 from penstock.client.sync import connect_sync
 from penstock.model.errors import MisuseError
-from penstock.protocol.frames import Lost, Subscribe, Subscribed
+from penstock.protocol.frames import Frame, Handed, Join, Lost, Outcomes, Subscribe, Subscribed, Verdicts
+from penstock.protocol.work_frames import Outcome, Verdict
 from penstock.session.errors import ClientClosedError
 from penstock.session.positions import LostTicks
 
@@ -88,3 +90,29 @@ def test_a_blocking_subscription_can_be_paused() -> None:
         subscription.close()
         with pytest.raises(ClientClosedError):
             subscription.pause()
+
+
+def test_messages_that_were_fetched_and_that_others_were_handed_meanwhile_are_not_read() -> None:
+    lost: list[int] = []
+
+    def on_join(frame: Join) -> list[Frame]:
+        bodies = [body_of(number) for number in range(3)]
+        handed = Handed(PUBEND, "", frame.number.to_bytes(8), (1, 1, frame.round, 1), [0, 1, 2], [1, 1, 1], bodies)
+        return [Subscribed(frame.number, frame.selector, ()), handed]
+
+    def on_verdicts(frame: Verdicts) -> list[Frame]:
+        ticks = [(tick, verdict) for tick, _, verdict, _, _ in frame.verdicts]
+        outcome = Outcome.LOST if (1, Verdict.EXTENDED) in ticks and lost else Outcome.KEPT
+        return [Outcomes(frame.number, frame.pubend, tuple((tick, 1, kind, outcome) for tick, kind in ticks))]
+
+    broker = ScriptedBroker({Join: on_join, Verdicts: on_verdicts})
+    with broker_in_a_thread(broker), connect_sync(broker.address) as client:
+        subscription = client.subscribe("TRUE", shared="g", work_ms=100).ready()
+        first = subscription.get(timeout_s=LIMIT_S)
+        lost.append(1)
+        until_s = time.monotonic() + LIMIT_S
+        while client.counters.taken_away < 2 and time.monotonic() < until_s:
+            time.sleep(0.001)
+        with pytest.raises(TimeoutError):
+            subscription.get(timeout_s=0.001)
+        subscription.acknowledge(first)

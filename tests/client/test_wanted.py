@@ -110,7 +110,7 @@ def test_a_start_at_a_pubend_that_is_not_wanted_is_misuse() -> None:
         wanted("TRUE", pubends=["orders"], start={"trades": 5})
 
 
-def shared(name: str = "g", **wishes: Any) -> Shared:
+def shared(name: Any = "g", **wishes: Any) -> Shared:
     made = group_of(name, Sharing(**wishes))  # type: ignore[typeddict-item]
     assert made is not None
     return made
@@ -120,7 +120,7 @@ def test_what_is_wanted_of_a_group_is_kept() -> None:
     group = shared(shared_by="key", work_ms=100, deliveries_max=1_000, prefetch=1)
     assert group == Shared("g", "key", 100, 1_000, 1)
     assert wanted("TRUE", group=group).shared is group
-    assert group_of("", {}) is None
+    assert group_of(None, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,9 @@ def test_what_is_wanted_of_a_group_is_kept() -> None:
         ({"prefetch": 0}, "prefetch is 0; it must be 1 to 1,000"),
         ({"prefetch": 1_001}, "prefetch is 1001"),
         ({"shared_by": "k" * 256}, "is not the name of an attribute"),
-        ({"name": "", "work_ms": 1_000}, "work_ms needs the name of a group"),
+        ({"name": None, "work_ms": 1_000}, "work_ms needs the name of a group"),
+        ({"name": ""}, "shared '' is not the name of a group"),
+        ({"name": 5}, "shared 5 is not the name of a group"),
     ],
 )
 def test_what_no_group_can_be_is_refused(wishes: dict[str, Any], complaint: str) -> None:

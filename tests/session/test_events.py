@@ -17,6 +17,7 @@ from penstock.session.events import (
     Refusals,
     Refused,
     Released,
+    Unanswered,
 )
 from penstock.session.inbox import Wanted
 from penstock.session.positions import LostTicks
@@ -46,6 +47,11 @@ def told(stage: Stage) -> list[ClientEvent]:
         (HeldBack("q", "disk full"), "messages to pubend q are held back: disk full"),
         (Released("q"), "messages to pubend q are no longer held back"),
         (GaveUp("no broker"), "gave up: no broker"),
+        (Unanswered("g", 1), "left group g before it was answered for one message, which may be handed out again"),
+        (
+            Unanswered("g", 1_200),
+            "left group g before it was answered for 1,200 messages, which may be handed out again",
+        ),
         (EventsDropped(1_200), "1,200 events were dropped, since nobody read them"),
         (LostTicks("q", 3, 4), "ticks 3 to 4 of pubend q are lost"),
     ],

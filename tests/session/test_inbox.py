@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from penstock.model.tick import tick_at
 from penstock.protocol.frames import Handed
-from penstock.protocol.work_frames import Verdict
+from penstock.protocol.work_frames import Outcome, Outcomes, Verdict
 from penstock.session.inbox import Inbox, Lag, Wanted
 from penstock.session.positions import LostTicks
 from penstock.session.received import BestEffortReceived, Received
@@ -154,3 +154,17 @@ def test_a_member_that_withdraws_returns_what_was_not_read() -> None:
     (frame,) = inbox.work.take(1, now_ms=0)
     assert [(tick, verdict) for tick, _, verdict, _, _ in frame.verdicts] == [(2, Verdict.RETURNED)]
     assert not inbox.queue
+
+
+def test_unread_messages_that_others_got_are_dropped() -> None:
+    inbox = Inbox(1, Wanted("TRUE", shared=Shared("g")), bytes_max=10**6, messages_max=10**6)
+    inbox.take_in(handed((1, 1), (2, 1)))
+    assert inbox.work is not None
+    inbox.work.take(1, inbox.unread(), now_ms=0)
+    inbox.on_outcomes(Outcomes(1, "q", ((1, 1, Verdict.EXTENDED, Outcome.LOST),)))
+    assert len(inbox.queue) == 2, "another pubend's"
+    inbox.on_outcomes(Outcomes(1, "p", ((1, 1, Verdict.EXTENDED, Outcome.LOST),)))
+    inbox.check_invariants()
+    assert [each.tick for each in inbox.queue] == [2]
+    assert inbox.take_in(handed((1, 2)))
+    assert [(each.tick, each.attempt) for each in inbox.queue] == [(2, 1), (1, 2)]

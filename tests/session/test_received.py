@@ -60,3 +60,9 @@ def test_a_lifetime_is_told_apart_from_the_attributes() -> None:
     assert received.attributes == {"a": 1}
     assert received.expires_at_ms == 5_500
     assert Received("quotes", 9, encode_body(ID, Message({"a": 1}))).expires_at_ms is None
+
+
+def test_what_makes_a_message_a_request_or_a_reply_is_hidden_from_applications() -> None:
+    marks = ({"$request": "A-1", "$reply_to": "A"}, {"$request": "A-1", "$reply": "A", "$failed": "no"})
+    for each in marks:
+        assert Received("quotes", 9, encode_body(ID, Message.system({"a": 1, **each}))).attributes == {"a": 1}

@@ -126,3 +126,66 @@ def test_many_verdicts_go_in_several_frames() -> None:
     frames = made.take(9, now_ms=0)
     assert [len(each.verdicts) for each in frames] == [VERDICTS_MAX, 1]
     assert {each[2] for frame in frames for each in frame.verdicts} == {Verdict.RETURNED}
+
+
+def test_unread_messages_that_are_lost_are_told_and_come_again_only_if_they_are_handed_out_anew() -> None:
+    made = work()
+    lost, kept = made.take_in(handed((1, 1), (2, 1)))
+    (frame,) = made.take(9, [lost, kept], now_ms=0)
+    assert {each[2] for each in frame.verdicts} == {Verdict.EXTENDED}
+    assert made.on_outcomes(answer(1, 1, Verdict.EXTENDED, Outcome.LOST)) == {1}
+    assert made.on_outcomes(answer(2, 1, Verdict.EXTENDED)) == set()
+    assert not made.is_held(lost)
+    assert made.is_held(kept)
+    assert made.taken_away == 1
+    assert made.take_in(handed((1, 1))) == [], "a copy that was late on the way"
+    assert one(made, attempt=2).attempt == 2
+
+
+def test_an_answer_about_an_earlier_attempt_takes_no_unread_message_away() -> None:
+    made = work()
+    one(made)
+    one(made, attempt=2)
+    assert made.on_outcomes(answer(1, 1, Verdict.EXTENDED, Outcome.LOST)) == set()
+    assert made.taken_away == 0
+
+
+def test_a_new_connection_asks_at_once_whether_unread_messages_are_still_its_own() -> None:
+    made = work()
+    message = one(made)
+    assert made.take(9, [message], now_ms=0)
+    assert made.take(9, [message], now_ms=1) == []
+    made.join(9, "", 0, ())
+    (frame,) = made.take(9, [message], now_ms=2)
+    assert [each[2] for each in frame.verdicts] == [Verdict.EXTENDED]
+
+
+def test_to_say_the_same_again_leads_to_the_same() -> None:
+    made = work()
+    message = one(made)
+    first = made.judge(message, Verdict.DONE)
+    assert made.judge(message, Verdict.DONE) is first, "not answered yet"
+    made.on_outcomes(answer(1, 1, Verdict.DONE))
+    assert made.judge(message, Verdict.DONE).outcome is Outcome.KEPT
+    assert made.judge(message, Verdict.REFUSED).outcome is Outcome.LOST
+    assert made.judge(message, Verdict.EXTENDED).outcome is Outcome.LOST
+    gone = one(made, tick=3)
+    made.on_outcomes(answer(3, 1, Verdict.EXTENDED, Outcome.UNKNOWN))
+    assert made.judge(gone, Verdict.DONE).outcome is Outcome.UNKNOWN
+    late = one(made, tick=2)
+    made.judge(late, Verdict.DONE)
+    made.on_outcomes(answer(2, 1, Verdict.DONE, Outcome.UNKNOWN))
+    assert made.judge(late, Verdict.DONE).outcome is Outcome.UNKNOWN
+
+
+def test_only_what_the_application_has_said_and_not_been_answered_is_open() -> None:
+    made = work()
+    done, refused, extended, returned = made.take_in(handed((1, 1), (2, 1), (3, 1), (4, 1)))
+    made.judge(done, Verdict.DONE)
+    made.judge(refused, Verdict.REFUSED)
+    made.judge(extended, Verdict.EXTENDED)
+    made.give_back([returned])
+    assert made.unanswered == 2
+    made.on_outcomes(answer(1, 1, Verdict.DONE))
+    made.on_outcomes(answer(2, 1, Verdict.REFUSED, Outcome.LOST))
+    assert made.unanswered == 0

@@ -131,8 +131,8 @@ def work_handlers(work: WorkDesk, router: Router) -> dict[type, Handler]:
     def hear(_: Peer, frame: Any, now_ms: int) -> None:
         work.hear(frame, now_ms=now_ms)
 
-    def hear_handed(peer: Peer, frame: Any, _: int) -> None:
-        work.hear_handed(frame, peer.name)
+    def hear_handed(peer: Peer, frame: Any, now_ms: int) -> None:
+        work.hear_handed(frame, peer.name, now_ms=now_ms)
 
     upward = (f.WorkAsk, f.WorkLeave, f.WorkVerdicts)
     downward = (f.WorkJoined, f.WorkOutcomes)

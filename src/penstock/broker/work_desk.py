@@ -159,13 +159,13 @@ class WorkDesk:
         else:
             self._on_answer(frame, now_ms)
 
-    def hear_handed(self, frame: Handed, neighbour: str) -> None:
+    def hear_handed(self, frame: Handed, neighbour: str, *, now_ms: int) -> None:
         """Messages that a neighbour hands out, to a client here or farther on; that they came this way is recorded."""
         if frame.bodies and min(map(len, frame.bodies)) < BODY_BYTES_MIN:
             raise ProtocolError(f"pubend {frame.pubend} hands out a message that is too small to be one")
         if self._tracker.is_on and frame.bodies:
             self._tracker.note_routed(frame.bodies, neighbour)
-        self._on_answer(frame)
+        self._on_answer(frame, now_ms)
 
     def _put(self, questions: Iterable[WorkQuestion], now_ms: int) -> None:
         for question in questions:

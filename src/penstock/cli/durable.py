@@ -109,7 +109,8 @@ def show(
 ) -> None:
     """Show where a durable subscription is at each pubend that keeps it, how far behind, and what it wants.
 
-    *done* counts those of its messages that were acknowledged one by one, before others that are not.
+    *done* counts those of its messages that were acknowledged one by one, before others that are not. *messages* is
+    about right where a `~` marks it: after a restart, a pubend only knows how large its log is.
     """
     checked_durable(durable)
     found = run(_ask(Party(token, name, ca, certificate, key), url, durable))

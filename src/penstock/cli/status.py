@@ -15,7 +15,7 @@ import typer
 from penstock.cli import status_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console, printable
-from penstock.cli.status_rows import BALANCING, RATES, STREAMS, balancing_rows, rate_rows
+from penstock.cli.status_rows import BALANCING, GROUPS, RATES, STREAMS, balancing_rows, group_rows, rate_rows
 from penstock.model.tick import Tick, format_tick, tick_ms
 from penstock.protocol.status import BrokerStatus, PubendStatus
 from penstock.session.address import Address, parse_addresses
@@ -114,8 +114,9 @@ def status(
     """Show brokers with their links, clients and counts; those that do not answer are shown as unreachable.
 
     For guaranteed pubends it shows the log and how far behind hosts are; for their streams, how far hosts have
-    delivered; for congestion control, the rates of pubends, who limits them, and how the streams of hosts move; for
-    balancing, loads and states, the current session, and who moved where and why.
+    delivered; for groups, what is not done, and how much of it each member has; for congestion control, the rates of
+    pubends, who limits them, and how the streams of hosts move; for balancing, loads and states, the current session,
+    and who moved where and why.
     """
     given = Party(token, name, ca, certificate, key)
     answers = run(ask_all(list(targets(target, given))))
@@ -138,6 +139,7 @@ def _show(answers: list[Asked]) -> None:
         ("last values beyond logs", _LAST_VALUES, list(last_values_rows(statuses))),
         ("streams", _STREAMS, list(stream_rows(statuses))),
         ("durable subscriptions", _DURABLES, list(durable_rows(statuses))),
+        ("groups", GROUPS, list(group_rows(statuses))),
         ("congestion: rates of pubends", RATES, list(rate_rows(statuses))),
         ("congestion: streams of hosts", STREAMS, list(status_rows.stream_rows(statuses))),
         ("balancing", BALANCING, list(balancing_rows(statuses))),

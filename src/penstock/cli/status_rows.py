@@ -1,7 +1,7 @@
-"""Turns brokers' status of congestion control and balancing into rows of tables, for ``status`` and ``top``.
+"""Turns brokers' status of groups, congestion control and balancing into rows of tables, for ``status`` and ``top``.
 
-Congestion control shows the rates of pubends, who limits them, and the streams of hosts; balancing shows loads, states,
-sessions, and who moved where and why.
+Groups show what is not done and who has it; congestion control shows the rates of pubends, who limits them, and the
+streams of hosts; balancing shows loads, states, sessions, and who moved where and why.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from penstock.model.metrics import BALANCED, Metric
 from penstock.model.values import RESERVED_PREFIX
 from penstock.protocol.status import BalancingStatus, BrokerStatus, DecisionStatus
 
-__all__ = ["BALANCING", "RATES", "STREAMS", "balancing_rows", "outboxes", "rate_rows", "stream_rows"]
+__all__ = [
+    "BALANCING",
+    "GROUPS",
+    "RATES",
+    "STREAMS",
+    "balancing_rows",
+    "group_rows",
+    "outboxes",
+    "rate_rows",
+    "stream_rows",
+]
 
 RATES: Final = {
     "pubend": "left",
@@ -45,6 +55,45 @@ BALANCING: Final = {
     "moved": "right",
     "last decision": "left",
 }
+
+
+GROUPS: Final = {
+    "group": "left",
+    "pubend": "left",
+    "broker": "left",
+    "not done": "right",
+    "held": "right",
+    "dying": "right",
+    "done": "right",
+    "in vain": "right",
+    "members": "left",
+}
+_IN_VAIN: Final = ("refused", "run_out", "left")
+"""What ends an attempt without the message being done."""
+_MEMBERS_SHOWN: Final = 5
+"""Members named in the row of a group, those that have most first; the others are only counted."""
+
+
+def group_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:
+    """Rows of groups that share messages, from statuses by broker: what is not done, and which member has how much."""
+    found = [
+        (group, pubend, broker, each)
+        for broker, told in statuses.items()
+        for pubend, figures in told.guaranteed.pubends.items()
+        for group, each in figures.groups.items()
+    ]
+    for group, pubend, broker, each in sorted(found, key=lambda one: one[:3]):
+        in_vain = sum(each.counts.get(name, 0) for name in _IN_VAIN)
+        figures = (each.known, each.held, each.dying, each.counts.get("done", 0), in_vain)
+        yield group, pubend, broker, *(f"{figure:,}" for figure in figures), _members(each.members)
+
+
+def _members(members: Mapping[str, int]) -> str:
+    """One line per member, so that a narrow terminal does not separate a name from its figure."""
+    most = sorted(members.items(), key=lambda each: (-each[1], each[0]))
+    shown = [f"{name} {held:,}" for name, held in most[:_MEMBERS_SHOWN]]
+    more = [f"and {len(most) - _MEMBERS_SHOWN:,} more"] if len(most) > _MEMBERS_SHOWN else []
+    return "\n".join([*shown, *more]) or "none"
 
 
 def rate_rows(statuses: Mapping[str, BrokerStatus]) -> Iterator[tuple[str, ...]]:

@@ -54,6 +54,7 @@ from penstock.session.errors import (
     ConnectionFailedError,
     ForkedError,
 )
+from penstock.session.events import Unanswered
 from penstock.session.inbox import Inbox, Lag
 from penstock.session.publishing import PubendPlace
 from penstock.session.received import Received
@@ -211,7 +212,8 @@ class Client:
     async def close(self, *, flush: bool = True) -> None:
         """End the connection; with ``flush``, once everything published is acknowledged (raises as ``flush`` does).
 
-        Acknowledges everything read from durable subscriptions; what the last call returned, only with ``flush``.
+        Acknowledges everything read from durable subscriptions; what the last call returned, only with ``flush``. With
+        ``flush``, also waits until what was said of messages of groups is answered; what is not is reported as events.
         Once it runs, the connection is gone afterwards, however it ends. Cancelling it once gives up flushing;
         cancelling it again cuts the connection. A second ``close`` waits until the first has ended. In a
         process forked from the one that opened the client, ``close`` leaves the connection alone.
@@ -329,7 +331,7 @@ class Client:
         durable: str = "",
         acknowledge: Acknowledging = "auto",
         pubends: Iterable[str] | None = None,
-        shared: str = "",
+        shared: str | None = None,
         **sharing: Unpack[Sharing],
     ) -> Subscription:
         """Ask for the messages that match; raises ``SelectorError`` at once if the text is not a selector.
@@ -379,13 +381,17 @@ class Client:
         checked_durable(durable)
         return await forget_durable(self._ask, durable, checked_pubends(pubends))
 
-    async def durables(self, durable: str = "") -> Durables:
-        """All durable subscriptions of the overlay that this client may see, or one of them: where and how far."""
+    async def durables(self, durable: str = "", *, pubends: Iterable[str] | None = None) -> Durables:
+        """All durable subscriptions of the overlay that this client may see, or one of them: where and how far.
+
+        With ``pubends``, only what these know.
+        """
         # Imported here: few applications list them.
         from penstock.client.durables import durables
 
         guaranteed = [name for name, place in self.pubends.items() if place.is_guaranteed]
-        return await durables(self._ask, sorted(guaranteed), checked_durable(durable) if durable else "")
+        asked = checked_pubends(pubends) or sorted(guaranteed)
+        return await durables(self._ask, asked, checked_durable(durable) if durable else "")
 
     # Reading logs.
 
@@ -457,6 +463,11 @@ class Client:
 
     # For subscriptions.
 
+    @property
+    def close_s(self) -> float:
+        """How long closing may wait for answers."""
+        return self._settings.close_ms / 1_000
+
     def on_taken(self, inbox: Inbox) -> None:
         """Resume reading from the socket, if no queue is too full any more."""
         if self._session.on_taken(inbox):
@@ -485,6 +496,8 @@ class Client:
 
     def unsubscribe(self, inbox: Inbox, *, is_done: bool = False) -> None:
         """Withdraw a subscription."""
+        if inbox.work is not None and inbox.unanswered:
+            self._telling.tell(self.name, Unanswered(inbox.work.shared.group, inbox.unanswered))
         self._session.unsubscribe(inbox, is_done=is_done)
         self.on_taken(inbox)
         self._shell.pump_soon()
@@ -573,9 +586,11 @@ class Client:
             raise self.end.with_traceback(None)
 
     def _on_changes(self, changes: Changes) -> None:
-        for number in changes.inboxes:
+        for number, inbox in changes.inboxes.items():
             if (subscription := self._subscriptions.get(number)) is not None:
                 subscription.wake()
+            if inbox.work is not None:
+                self._wake()
         for event in (*changes.events, *changes.missing):
             self._telling.tell(self.name, event)
         self._questions.on_answers(changes.answers)
@@ -594,6 +609,9 @@ class Client:
         self._flushing.give_up()
 
     def _stop(self, end: ClientError) -> None:
+        if self.end is None:
+            for event in self._session.unanswered():
+                self._telling.tell(self.name, event)
         self.end = end
         self.intake.close(end)
         if not isinstance(end, ClientClosedError):

@@ -28,6 +28,11 @@ class ClientCounters:
     reconnects: int
     moves: int = 0
     """How often a broker has moved this client to another one."""
+    taken_away: int = 0
+    """Messages of groups that this client had for too long, or was cut off with, before the application judged them.
+
+    Those that the application had not read are dropped: others have been handed them.
+    """
 
     @classmethod
     def of(cls, session: Session) -> ClientCounters:
@@ -43,4 +48,5 @@ class ClientCounters:
             repeated=session.repeated,
             reconnects=session.reconnects,
             moves=session.moves,
+            taken_away=session.taken_away,
         )

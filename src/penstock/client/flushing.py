@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from penstock.client.reports import Owner, Reports
@@ -69,7 +70,26 @@ class Flushing:
             raise PublishTimeoutError(text) from None
 
     async def flush_at_last(self, limit_ms: int) -> None:
-        """Flush for all publishers; raises ``ConnectionFailedError`` if that takes longer than the limit."""
+        """Flush for all publishers, and wait until members of groups are answered; both within the limit.
+
+        Raises ``ConnectionFailedError`` if not everything published is settled by then.
+        """
+        end_s = asyncio.get_running_loop().time() + limit_ms / 1000
+        try:
+            await self._flush_all(limit_ms)
+        except ClientError:
+            await self._answered(end_s)
+            raise
+        await self._answered(end_s)
+
+    async def _answered(self, end_s: float) -> None:
+        """Wait until everything said of messages of groups is answered, until a time by the loop's clock."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(end_s):
+                while self._session.unanswered() and self._end() is None:
+                    await self._news.wait()
+
+    async def _flush_all(self, limit_ms: int) -> None:
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 await self.flush(None, everything=True)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 from penstock.client.subscription import Subscription
-from penstock.model.body import encode_message
+from penstock.model.body import decode_attributes, encode_message
 from penstock.model.errors import MisuseError
 from penstock.model.message import Message, Payload
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
@@ -37,7 +37,6 @@ __all__ = ["PENDING_MAX", "Request", "Requests", "Serving", "chosen_pubend", "se
 
 PENDING_MAX: Final = 1_000
 """Requests that may wait for replies; more wait for their turn, within their timeouts."""
-_OWN: Final = (REQUEST, REPLY_TO, REPLY, FAILED)
 
 
 class Party(Protocol):
@@ -83,7 +82,7 @@ class Requests:
         self, attributes: Attributes, payload: Payload, content_type: str, pubend: str, timeout_s: float
     ) -> Received:
         """Publish a request and wait for the first reply."""
-        if isinstance(timeout_s, bool) or not timeout_s > 0:
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0:
             raise MisuseError(f"timeout {timeout_s!r} is not a positive number of seconds")
         # Checked first: an application must not set what is reserved.
         plain = Message(attributes, payload, content_type)
@@ -118,7 +117,7 @@ class Requests:
                 asking.exception()
             if waiting.done() and not waiting.cancelled():
                 waiting.exception()
-        reason = reply.attributes.get(FAILED)
+        reason = decode_attributes(reply.body).get(FAILED)
         if reason is not None:
             raise RequestFailedError(str(reason))
         return reply
@@ -142,7 +141,7 @@ class Requests:
     async def _read(self, replies: Subscription) -> None:
         try:
             async for reply in replies:
-                waiting = self._waiting.get(str(reply.attributes.get(REQUEST)))
+                waiting = self._waiting.get(str(decode_attributes(reply.body).get(REQUEST)))
                 if waiting is None or waiting.done():
                     self.late += 1
                 else:
@@ -177,7 +176,7 @@ class Request:
     @property
     def attributes(self) -> dict[str, AttributeValue]:
         """Attribute values by name, as the requester gave them."""
-        return {name: value for name, value in self.received.attributes.items() if name not in _OWN}
+        return self.received.attributes
 
     @property
     def payload(self) -> bytes:
@@ -203,7 +202,7 @@ class Request:
         if self.is_answered:
             raise MisuseError("this request has been answered before")
         self.is_answered = True
-        asked = self.received.attributes
+        asked = decode_attributes(self.received.body)
         marked = {**plain.attributes, **marks, REPLY: asked.get(REPLY_TO), REQUEST: asked.get(REQUEST)}
         message = Message.system(marked, plain.payload, plain.content_type)
         await self._party.publish_content(encode_message(message), pubend or chosen_pubend(self._party))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol
@@ -30,6 +31,10 @@ class Owner(Protocol):
     @property
     def end(self) -> ClientError | None:
         """Why the client has stopped; None while it is usable."""
+
+    @property
+    def close_s(self) -> float:
+        """How long closing may wait for answers."""
 
     def on_taken(self, inbox: Inbox) -> None:
         """Messages were taken out of a queue that was full."""
@@ -189,8 +194,10 @@ class Subscription:
 
         After ``deliveries_max`` times it becomes a dead letter, with the reasons. Await it to know that this counts.
         """
-        if not 0 <= delay <= _DELAY_S_MAX:
-            raise MisuseError(f"delay is {delay} s; it must be 0 to {_DELAY_S_MAX:,.0f}")
+        if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= _DELAY_S_MAX:
+            raise MisuseError(f"delay is {delay!r} s; it must be 0 to {_DELAY_S_MAX:,.0f}")
+        if not isinstance(reason, str):
+            raise MisuseError(f"reason {reason!r} is not a text")
         return self._judge(message, Verdict.REFUSED, round(delay * 1_000), reason)
 
     def extend(self, message: Received) -> Awaitable[None]:
@@ -212,6 +219,11 @@ class Subscription:
         """Return a message of a group that was read but not worked on: it comes again, and that is no failure."""
         if isinstance(message, HandedOut) and self._inbox.work is not None and self._inbox.work.is_held(message):
             self._judge(message, Verdict.RETURNED)
+
+    def was_taken_away(self, message: Received) -> bool:
+        """Whether a message of a group that was not read is somebody else's by now; for the blocking client."""
+        work = self._inbox.work
+        return work is not None and isinstance(message, HandedOut) and not work.is_held(message)
 
     async def settled(self, said: Said) -> None:
         """Wait until something that was said of a message counts; for the awaitables of this subscription."""
@@ -294,7 +306,8 @@ class Subscription:
     async def close(self) -> None:
         """Withdraw the subscription and drop unread messages; returns when the broker has confirmed.
 
-        If it is durable, what was read is acknowledged first, unless that is done manually; its positions are kept.
+        If it is durable, what was read is acknowledged first, unless that is done manually; its positions are kept. A
+        member of a group waits up to ``close_ms`` until what it has acknowledged or refused is answered.
         """
         await self._close(is_done=True)
 
@@ -351,10 +364,21 @@ class Subscription:
             self._owner.abandon(self._inbox)
 
     async def _close(self, *, is_done: bool) -> None:
-        self._owner.unsubscribe(self._inbox, is_done=is_done)
-        self.wake()
+        try:
+            if self._inbox.unanswered:
+                await self._answered()
+        finally:
+            self._owner.unsubscribe(self._inbox, is_done=is_done)
+            self.wake()
         while not self._inbox.is_over and self._owner.end is None:
             await self._news.wait()
+
+    async def _answered(self) -> None:
+        """Wait until everything said of messages of a group is answered, for a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._owner.close_s):
+                while self._inbox.unanswered and self._owner.end is None:
+                    await self._news.wait()
 
     def _settle(self) -> None:
         """Count what the application got before as done, since it asks for more."""

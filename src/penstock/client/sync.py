@@ -202,7 +202,7 @@ class SyncClient:
         durable: str = "",
         acknowledge: Acknowledging = "auto",
         pubends: Iterable[str] | None = None,
-        shared: str = "",
+        shared: str | None = None,
         **sharing: Unpack[Sharing],
     ) -> SyncSubscription:
         """Ask for the messages that match a selector, with the arguments and errors of ``Client.subscribe``."""
@@ -227,9 +227,9 @@ class SyncClient:
         """Forget a durable subscription and everything kept for it; returns the pubends that could not be reached."""
         return self.call(lambda: self._client.forget(durable, pubends=pubends))
 
-    def durables(self, durable: str = "") -> Durables:
+    def durables(self, durable: str = "", *, pubends: Iterable[str] | None = None) -> Durables:
         """All durable subscriptions of the overlay that this client may see, or one of them."""
-        return self.call(lambda: self._client.durables(durable))
+        return self.call(lambda: self._client.durables(durable, pubends=pubends))
 
     def survey(self) -> Survey:
         """First and last tick in the log of every guaranteed pubend of the overlay, and the pubends out of reach."""

@@ -113,7 +113,7 @@ class SyncSubscription:
 
     def get(self, timeout_s: float | None = None) -> Received:
         """Wait for the next message; raises ``TimeoutError`` if it is late, ``ClientClosedError`` if none will come."""
-        if not self._fetched and not self._fetch(timeout_s):
+        if not self._has_next(timeout_s):
             raise ClientClosedError(f"the subscription to {self.selector} is closed")
         return self._next()
 
@@ -170,7 +170,7 @@ class SyncSubscription:
         return self
 
     def __next__(self) -> Received:
-        if not self._fetched and not self._fetch(None):
+        if not self._has_next(None):
             raise StopIteration
         return self._next()
 
@@ -194,6 +194,14 @@ class SyncSubscription:
         finally:
             # Not earlier: unread messages must not be acknowledged.
             self._fetched.clear()
+
+    def _has_next(self, timeout_s: float | None) -> bool:
+        """Wait until there is a message to read; False if there will be no more."""
+        while self._fetched or self._fetch(timeout_s):
+            if not self._subscription.was_taken_away(self._fetched[0]):
+                return True
+            self._fetched.popleft()
+        return False
 
     def _next(self) -> Received:
         if self._is_durable:

@@ -113,13 +113,14 @@ def _check_last(start: object, key: object, *, is_plain: bool) -> None:
         raise MisuseError("start='last' is not for durable subscriptions and groups, and leaves nothing to missing")
 
 
-def group_of(shared: str, sharing: Sharing) -> Shared | None:
+def group_of(shared: str | None, sharing: Sharing) -> Shared | None:
     """Checks what an application wants of a group, if it wants one; raises ``MisuseError`` if that is invalid."""
-    if not shared:
+    if shared is None:
         if sharing:
             raise MisuseError(f"{next(iter(sharing))} needs the name of a group (shared)")
         return None
-    checked_durable(shared)
+    if not isinstance(shared, str) or not is_durable_name(shared):
+        raise MisuseError(f"shared {shared!r} is not the name of a group: 1 to 200 letters, digits, - _ . : or /")
     made = Shared(shared, **sharing)
     for name, value, low, high in (
         ("work_ms", made.work_ms, WORK_MS_MIN, WORK_MS_MAX),

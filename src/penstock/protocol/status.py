@@ -75,7 +75,7 @@ class GroupStatus(Struct):
     dying: int = 0
     """Messages on their way to the dead letters."""
     members: dict[str, int] = field(default_factory=dict)
-    """How many messages each member has, by name."""
+    """How many messages each member has, by name; where several have one name, by name and identity."""
     counts: dict[str, int] = field(default_factory=dict)
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "Refusals",
     "Refused",
     "Released",
+    "Unanswered",
 ]
 
 _KINDS_MAX: Final = 100
@@ -123,6 +124,19 @@ class Released:
 
 
 @dataclass(slots=True, frozen=True)
+class Unanswered:
+    """A member has left its group before everything that it acknowledged or refused was answered."""
+
+    group: str
+    count: int
+    """Messages that it had acknowledged or refused: some may not have heard of it, and come again."""
+
+    def __str__(self) -> str:
+        messages = "one message" if self.count == 1 else f"{self.count:,} messages"
+        return f"left group {self.group} before it was answered for {messages}, which may be handed out again"
+
+
+@dataclass(slots=True, frozen=True)
 class GaveUp:
     """The client has stopped for good: it was refused, or found no broker in time."""
 
@@ -151,6 +165,7 @@ ClientEvent: TypeAlias = (
     | HeldBack
     | Released
     | LostTicks
+    | Unanswered
     | GaveUp
     | EventsDropped
 )

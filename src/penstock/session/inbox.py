@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from penstock.model.limits import SETTLED_MAX
 from penstock.model.tick import Tick, tick_ms
-from penstock.protocol.frames import LATEST, Handed, Missing
+from penstock.protocol.frames import LATEST, Handed, Missing, Outcomes
 from penstock.session.last_values import LastValues
 from penstock.session.positions import LostTicks, Positions, first_unread
 from penstock.session.receipts import Receipts
@@ -151,6 +151,11 @@ class Inbox:
         return self.was_ready or self.next_ticks != self.wanted.start
 
     @property
+    def unanswered(self) -> int:
+        """How many messages of a group were acknowledged or refused, with no answer so far, before it is withdrawn."""
+        return self.work.unanswered if self.work is not None and self.state in ("asked", "ready") else 0
+
+    @property
     def is_over(self) -> bool:
         """Whether no more messages will arrive."""
         return self.state in ("closed", "refused")
@@ -173,15 +178,25 @@ class Inbox:
         """Messages of a group were handed to this client; returns whether some are new."""
         assert self.work is not None, "not a member of a group"
         news = self.work.take_in(frame)
-        ticks = {message.tick for message in news}
-        for old in [each for each in self.queue if each.pubend == frame.pubend and each.tick in ticks]:
-            # Its time was over before the application has read it, and now it has come again.
-            self.queue.remove(old)
-            self.size -= len(old.body) + MESSAGE_BYTES
+        # Their time was over before the application has read them, and now they have come again.
+        self._drop(frame.pubend, {message.tick for message in news})
         for message in news:
             self.queue.append(message)
             self.size += len(message.body) + MESSAGE_BYTES
         return bool(news)
+
+    def on_outcomes(self, frame: Outcomes) -> None:
+        """A pubend has answered what was said of its messages; drops unread ones that others were handed."""
+        assert self.work is not None, "not a member of a group"
+        self._drop(frame.pubend, self.work.on_outcomes(frame))
+
+    def _drop(self, pubend: str, ticks: set[int]) -> None:
+        """Drops unread messages of a group."""
+        if not ticks:
+            return
+        for old in [each for each in self.queue if each.pubend == pubend and each.tick in ticks]:
+            self.queue.remove(old)
+            self.size -= len(old.body) + MESSAGE_BYTES
 
     def begin_after(self, last_values: LastValues) -> None:
         """The scan of logs has ended: its messages come first, and the subscription begins after everything read.

@@ -22,6 +22,7 @@ from penstock.protocol.frames import (
     Verdicts,
     is_guaranteed_number,
 )
+from penstock.session.events import Unanswered
 from penstock.session.inbox import MESSAGE_BYTES, Inbox, Wanted
 from penstock.session.positions import LostTicks
 from penstock.session.received import Received
@@ -163,6 +164,8 @@ class Inboxes:
         """The acknowledgements of durable subscriptions."""
         self.repeated = 0
         """Deliveries dropped because they had arrived before."""
+        self.taken_away = 0
+        """Messages of groups that this client lost before the application had said what becomes of them."""
 
     def __iter__(self) -> Iterator[Inbox]:
         return iter(self._by_number.values())
@@ -379,7 +382,10 @@ class Inboxes:
         """A pubend has answered what this client has said of messages."""
         inbox = self._by_number.get(frame.number)
         if inbox is not None and inbox.work is not None:
-            inbox.work.on_outcomes(frame)
+            before = inbox.work.taken_away
+            inbox.on_outcomes(frame)
+            self.taken_away += inbox.work.taken_away - before
+            self.on_taken(inbox)
             woken[inbox.number] = inbox
 
     def verdicts(self, *, now_ms: int) -> list[Verdicts]:
@@ -390,6 +396,14 @@ class Inboxes:
             if inbox.work is not None
             for frame in inbox.work.take(inbox.number, inbox.unread(), now_ms=now_ms)
         ]
+
+    def unanswered(self) -> list[Unanswered]:
+        """The groups in which messages were acknowledged or refused, with no answer so far."""
+        found: list[Unanswered] = []
+        for inbox in self._by_number.values():
+            if inbox.work is not None and inbox.unanswered:
+                found.append(Unanswered(inbox.work.shared.group, inbox.unanswered))
+        return found
 
     def next_verdict(self) -> int | None:
         """When something is to be said of messages of groups."""

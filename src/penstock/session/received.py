@@ -10,7 +10,7 @@ import msgspec
 from penstock.model.body import MalformedBodyError, decode_attributes, decode_id
 from penstock.model.expiry import EXPIRES, expires_at_ms
 from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
-from penstock.model.values import AttributeValue
+from penstock.model.values import CONVERSING, REQUEST, AttributeValue
 from penstock.protocol.frames import Deliver, is_guaranteed_number
 
 __all__ = ["BestEffortReceived", "HandedOut", "Received", "received_from"]
@@ -51,9 +51,13 @@ class Received(msgspec.Struct, eq=False, gc=False):
         """Attribute values by name; all subscriptions of the client that got the message share this dict."""
         attributes = self._attributes
         if attributes is None:
-            attributes = self._attributes = decode_attributes(self.body)
+            attributes = decode_attributes(self.body)
             # As ``expires_at_ms``: an application that publishes these attributes again could not set it.
             attributes.pop(EXPIRES, None)
+            if REQUEST in attributes:
+                # A request or a reply, each of which has this one; they are for the client library.
+                attributes = {name: value for name, value in attributes.items() if name not in CONVERSING}
+            self._attributes = attributes
         return attributes
 
     @property

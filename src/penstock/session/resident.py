@@ -21,6 +21,7 @@ from penstock.protocol import frames as f
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import PROTOCOL_VERSION, Deliver, Frame, Welcome
 from penstock.session.changes import Answer, Changes
+from penstock.session.events import Unanswered
 from penstock.session.inbox import Inbox, Lag, Wanted
 from penstock.session.inboxes import Inboxes, learn_names, subscribe_frame
 from penstock.session.last_values import AGAIN_MS, PAUSE_MS
@@ -96,6 +97,11 @@ class Resident:
     def repeated(self) -> int:
         """Deliveries dropped because they had arrived before; a broker that keeps its word sends none."""
         return self._inboxes.repeated
+
+    @property
+    def taken_away(self) -> int:
+        """Messages of groups that this client lost before the application had said what becomes of them."""
+        return self._inboxes.taken_away
 
     def become(self, name: str, publisher: bytes) -> None:
         """Takes a name and a publisher's identity; one that the application chose in the settings takes precedence."""
@@ -193,6 +199,10 @@ class Resident:
     def lag(self, inbox: Inbox) -> dict[str, Lag]:
         """How far the application is behind each pubend."""
         return inbox.lag(self._inboxes.presents)
+
+    def unanswered(self) -> list[Unanswered]:
+        """The groups in which messages were acknowledged or refused, with no answer so far."""
+        return self._inboxes.unanswered()
 
     def on_closing(self, *, is_done: bool) -> None:
         """Acknowledges what was read from durable subscriptions before the end; what was read last, if ``is_done``."""

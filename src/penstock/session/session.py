@@ -21,7 +21,7 @@ from penstock.session.address import Address
 from penstock.session.changes import Changes
 from penstock.session.connecting import FINAL_CODES, Chance, Connecting
 from penstock.session.errors import ClientError, ConnectionFailedError, RefusedError
-from penstock.session.events import Connected, Disconnected, GaveUp
+from penstock.session.events import Connected, Disconnected, GaveUp, Unanswered
 from penstock.session.inbox import Inbox, Lag, Wanted
 from penstock.session.lines import Line, Lines
 from penstock.session.moving import Moving
@@ -113,6 +113,11 @@ class Session:
         return self._resident.repeated
 
     @property
+    def taken_away(self) -> int:
+        """Messages of groups that this client lost before the application had said what becomes of them."""
+        return self._resident.taken_away
+
+    @property
     def reconnects(self) -> int:
         """How often a lost connection was replaced."""
         return self._connecting.reconnects
@@ -144,6 +149,10 @@ class Session:
     def identify(self, message: Message, *, wall_ms: int) -> tuple[MessageId, bytes]:
         """Makes the identifier of a message to be published now; returns it and the encoded message."""
         return self._resident.identify(message, wall_ms=wall_ms)
+
+    def unanswered(self) -> list[Unanswered]:
+        """The groups in which messages were acknowledged or refused, with no answer so far."""
+        return self._resident.unanswered()
 
     def hurry(self, *, now_ms: int) -> None:
         """Asks the broker to acknowledge everything published so far now, since somebody waits for it."""

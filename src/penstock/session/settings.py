@@ -42,7 +42,8 @@ class ClientSettings:
     close_ms: int = 5_000
     """How long closing waits for acknowledgements, and for the last bytes to leave."""
     backoff_first_ms: int = 50
-    """Time before the first attempt to reconnect; it doubles with every attempt that fails."""
+    """Time before the first attempt to reconnect; it doubles with every attempt that fails, and with every connection
+    that does not last for ``backoff_max_ms``."""
     backoff_max_ms: int = 10_000
     """Maximum time between attempts."""
     pinned: bool = False

@@ -49,6 +49,15 @@ class Said:
     """What it has led to; None before the answer."""
 
 
+@dataclass(slots=True)
+class _Judged:
+    """The last thing that was said of a message which this client does not have any more."""
+
+    attempt: int
+    verdict: Verdict
+    outcome: Outcome | None = None
+
+
 class Work:
     """The messages of one group that this client has."""
 
@@ -59,16 +68,25 @@ class Work:
         self._extend_ms = 0
         self._held: dict[tuple[str, int], int] = {}
         """The attempt of each message that was handed to this client and not judged, by pubend and tick."""
-        self._judged: dict[tuple[str, int], int] = {}
-        """The last attempt of each message that was judged, by pubend and tick; the oldest are forgotten."""
+        self._judged: dict[tuple[str, int], _Judged] = {}
+        """Messages that were judged, or lost, by pubend and tick; the oldest are forgotten."""
         self._said: dict[tuple[str, int, int, Verdict], Said] = {}
         """What has no answer yet, by pubend, tick and attempt."""
+        self.taken_away = 0
+        """Messages that this client lost before the application had said what becomes of them."""
+
+    @property
+    def unanswered(self) -> int:
+        """How many messages the application has acknowledged or refused, with no answer so far."""
+        return sum(verdict in (Verdict.DONE, Verdict.REFUSED) for _, _, _, verdict in self._said)
 
     def join(self, number: int, selector: str, start: int, pubends: tuple[str, ...]) -> Join:
         """The request to become a member, or to remain one, on a new connection."""
         self._round += 1
         for said in self._said.values():
             said.due_ms = 0
+        # It may have been away for long: what the application has not read may be somebody else's by now.
+        self._extend_ms = 0
         shared = self.shared
         return Join(
             number,
@@ -90,7 +108,8 @@ class Work:
         for tick, attempt, body in zip(frame.ticks, frame.attempts, frame.bodies, strict=True):
             key = (frame.pubend, tick)
             # An answer may overtake messages that were sent before it, after a reconnect.
-            if attempt > max(self._held.get(key, 0), self._judged.get(key, 0)):
+            judged = self._judged.get(key)
+            if attempt > max(self._held.get(key, 0), judged.attempt if judged is not None else 0):
                 self._held[key] = attempt
                 news.append(HandedOut(frame.pubend, tick, body, attempt=attempt))
         return news
@@ -100,18 +119,19 @@ class Work:
         return self._held.get((message.pubend, message.tick)) == message.attempt
 
     def judge(self, message: HandedOut, verdict: Verdict, delay_ms: int = 0, reason: str = "") -> Said:
-        """The application says what becomes of a message."""
+        """The application says what becomes of a message; what it has said before leads to the same again."""
         said = Said(message, verdict, delay_ms, reason)
-        if not self.is_held(message):
-            said.outcome = Outcome.LOST
-            return said
         key = (message.pubend, message.tick)
+        if not self.is_held(message):
+            judged = self._judged.get(key)
+            said.outcome = Outcome.LOST
+            # What was lost when it needed more time is lost for everything else, too.
+            same = (verdict, Verdict.EXTENDED)
+            if judged is not None and judged.attempt == message.attempt and judged.verdict in same:
+                said.outcome = judged.outcome
+            return said if said.outcome is not None else self._said[*key, message.attempt, verdict]
         if verdict is not Verdict.EXTENDED:
-            del self._held[key]
-            self._judged.pop(key, None)
-            self._judged[key] = message.attempt
-            if len(self._judged) > _JUDGED_MAX:
-                del self._judged[next(iter(self._judged))]
+            self._let_go(key, message.attempt, verdict)
         return self._said.setdefault((*key, message.attempt, verdict), said)
 
     def give_back(self, messages: Iterable[HandedOut]) -> None:
@@ -119,14 +139,31 @@ class Work:
         for message in messages:
             self.judge(message, Verdict.RETURNED)
 
-    def on_outcomes(self, frame: Outcomes) -> None:
-        """The pubend has answered."""
+    def on_outcomes(self, frame: Outcomes) -> set[int]:
+        """The pubend has answered; returns the ticks of the messages that this client thought it had, and has not."""
+        lost: set[int] = set()
         for tick, attempt, verdict, outcome in frame.outcomes:
-            said = self._said.pop((frame.pubend, tick, attempt, Verdict(verdict)), None)
+            key = (frame.pubend, tick)
+            said = self._said.pop((*key, attempt, Verdict(verdict)), None)
+            judged = self._judged.get(key)
             if said is not None:
                 said.outcome = Outcome(outcome)
-                if said.outcome is not Outcome.KEPT and self._held.get((frame.pubend, tick)) == attempt:
-                    del self._held[frame.pubend, tick]
+                if judged is not None and (judged.attempt, judged.verdict) == (attempt, verdict):
+                    judged.outcome = said.outcome
+            if outcome != Outcome.KEPT and self._held.get(key) == attempt:
+                lost.add(tick)
+                self._let_go(key, attempt, Verdict(verdict), Outcome(outcome))
+                # Else the client has asked for more time by itself, and the application hears nothing of the answer.
+                self.taken_away += said is None
+        return lost
+
+    def _let_go(self, key: tuple[str, int], attempt: int, verdict: Verdict, outcome: Outcome | None = None) -> None:
+        """It does not have this message any more; the same attempt may still come again, over a slow way."""
+        del self._held[key]
+        self._judged.pop(key, None)
+        self._judged[key] = _Judged(attempt, verdict, outcome)
+        if len(self._judged) > _JUDGED_MAX:
+            del self._judged[next(iter(self._judged))]
 
     def take(self, number: int, unread: Iterable[Received] = (), *, now_ms: int) -> list[Verdicts]:
         """What is to be said now: also that the application, which has not read some messages, needs more time."""

@@ -6,6 +6,7 @@ from penstock.broker.pubend.dead_letters import DeadLetters, dead_letter
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.settings import BrokerSettings
 from penstock.model.body import decode_message, encode_body
+from penstock.model.dead_letter import Original, original_of
 from penstock.model.limits import ATTRIBUTES_MAX
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
@@ -83,8 +84,9 @@ def test_a_message_with_as_many_attributes_as_there_can_be_becomes_one_too() -> 
     full: dict[str, AttributeValue] = {f"a{number}": number for number in range(ATTRIBUTES_MAX)}
     task = Task(9, body=encode_body(MessageId(1, 2, 3, 4), Message(full, b"payload")))
     _, message = decode_message(dead_letter("p", "g", task))
-    assert message.payload == b"payload"
     assert message.attributes["dead_pubend"] == "p"
+    found = original_of(message.attributes, message.payload, message.content_type)
+    assert found == Original("p", full, b"payload", "")
 
 
 def test_they_are_carried_in_order_and_done_when_they_are_durable_there() -> None:

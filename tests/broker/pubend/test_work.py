@@ -69,7 +69,7 @@ class Pubend:
         given: dict[str, Any] = {"life": self.life, "series": 1, "start": 0, "prefetch": 10, **wishes}
         prefetch, start = given.pop("prefetch"), given.pop("start")
         key, selector = given.pop("key", ""), given.pop("selector", "")
-        name = member.decode()
+        name = given.pop("name", member.decode())
         frame = WorkAsk(
             "p", "sb", member, name, round_, received, prefetch, "g", selector, key, WORK_MS, 0, start, **given
         )
@@ -414,6 +414,16 @@ def test_a_group_needs_the_log_from_the_first_message_that_is_not_done() -> None
     status = pubend.home.status("p", None)["g"]
     assert (status.known, status.held, status.counts["done"]) == (0, 0, 3)
     pubend.home.check_invariants()
+
+
+def test_members_of_one_name_are_told_apart() -> None:
+    pubend = Pubend()
+    for member, name in ((b"a", "worker"), (b"b", "worker"), (b"c", "c")):
+        pubend.ask(member, name=name, prefetch=1)
+    pubend.sync()
+    pubend.publish(3)
+    pubend.sync()
+    assert pubend.home.status("p", None)["g"].members == {"worker 61": 1, "worker 62": 1, "c": 1}
 
 
 def test_large_messages_go_in_frames_of_their_own() -> None:

@@ -2,8 +2,7 @@
 
 A group is a publisher there: it has an identity, and numbers its dead letters. They are sent in their order, some at a
 time, and sent again until they are durable; only then are the messages done in their group. If the pubend is full or
-away, they wait; one elsewhere that has said that publishers have to wait is asked now and then whether they still do. A
-dead letter has the identifier, attributes and payload of its message, and attributes that say what has happened to it.
+away, they wait; one elsewhere that has said that publishers have to wait is asked now and then whether they still do.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from typing import Final, TypeAlias
 
 from penstock.broker.due import Due
 from penstock.broker.pubend.log import PubendLog
-from penstock.model.body import decode_message, encode_body
-from penstock.model.errors import LimitError, MisuseError
-from penstock.model.message import Message
+from penstock.model.body import decode_message
+from penstock.model.dead_letter import encode_dead_letter
 from penstock.model.values import AttributeValue
 from penstock.protocol.frames import Carried, Carry
 from penstock.work.group import Group
@@ -33,7 +31,6 @@ _AHEAD_MS_MAX: Final = 10 * 366 * 86_400_000
 """Rounds begin with the time: one so far ahead of it is nobody's earlier clock."""
 _AT_ONCE: Final = 16
 _BYTES_AT_ONCE: Final = 256 * 1024
-_HISTORY_CHARS_MAX: Final = 1_000
 _Key: TypeAlias = tuple[str, str]
 """Pubend and group."""
 
@@ -217,12 +214,4 @@ def dead_letter(pubend: str, group: str, task: Task) -> bytes:
         "dead_attempts": task.attempts,
         "dead_reason": task.history[-1] if task.history else "",
     }
-    history = "; ".join(task.history)[:_HISTORY_CHARS_MAX]
-    # A message may have as many attributes as there can be: what it was is in its payload and in the log then.
-    choices = ({**message.attributes, **why, "dead_history": history}, {**message.attributes, **why}, why)
-    for attributes in choices:
-        try:
-            return encode_body(message_id, Message(attributes, message.payload, message.content_type))
-        except (LimitError, MisuseError):
-            continue
-    raise AssertionError("a message can always have these attributes")
+    return encode_dead_letter(message_id, message, why, "; ".join(task.history))

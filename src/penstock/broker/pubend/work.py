@@ -7,7 +7,7 @@ has them read from the log, as far as it has room.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -527,6 +527,17 @@ def _status(group: Group) -> GroupStatus:
         known=group.ledger.undone,
         held=sum(len(member.held) for member in group.members.values()),
         dying=len(group.dying),
-        members={member.client or member.identity.hex()[:8]: len(member.held) for member in group.members.values()},
+        members=_members(group),
         counts=dict(group.counts),
     )
+
+
+def _members(group: Group) -> dict[str, int]:
+    """How many messages each member has, by name; where several have one name, by name and identity."""
+    names = Counter(member.client for member in group.members.values())
+    return {
+        f"{member.client} {member.identity.hex()}".strip()
+        if names[member.client] > 1 or not member.client
+        else member.client: len(member.held)
+        for member in group.members.values()
+    }
