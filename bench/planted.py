@@ -1363,8 +1363,8 @@ MUTANTS: Final = (
         "gone-members-stay",
         "members that are gone are forgotten only when something else happens in their group",
         "work/group.py",
-        "for each in self.members.values() if each.is_away and not each.held]",
-        "for each in self.members.values() if each.is_away and each.held]",
+        "            if not (each.is_away and each.held)\n",
+        "            if not each.is_away\n",
         tests=("tests/work/test_group.py",),
     ),
     Mutant(

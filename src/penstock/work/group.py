@@ -370,8 +370,8 @@ class Group:
             if tasks:
                 given.setdefault(member.identity, []).extend(tasks)
                 self._alone[member.identity] = tasks[0]
-                free.remove(member)
                 places -= 1
+        free = [each for each in free if each.identity not in self._alone]
         emptied = self._choose_emptied(free, min(places, len(self._ready_alone)), now_ms)
         return [each for each in free if each.identity not in emptied]
 
@@ -527,9 +527,12 @@ class Group:
 
     def next_deadline(self) -> int | None:
         """When something changes by itself."""
-        silent = [each.heard_ms + AWAY_MS for each in self.members.values() if not each.is_away]
-        # What an absent member has has a deadline of its own.
-        silent += [each.heard_ms + _FORGET_MS for each in self.members.values() if each.is_away and not each.held]
+        # As long as an absent member has something, that has a deadline.
+        silent = [
+            each.heard_ms + (_FORGET_MS if each.is_away else AWAY_MS)
+            for each in self.members.values()
+            if not (each.is_away and each.held)
+        ]
         due_ms = min(silent, default=None)
         if self._timers and (due_ms is None or self._timers[0][0] < due_ms):
             due_ms = self._timers[0][0]
