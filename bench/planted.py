@@ -1403,7 +1403,7 @@ MUTANTS: Final = (
         "judged-forgotten",
         "a message that was judged is taken for new when it comes once more",
         "session/work.py",
-        "if attempt > max(self._held.get(key, 0), self._judged.get(key, 0)):",
+        "if attempt > max(self._held.get(key, 0), judged.attempt if judged is not None else 0):",
         "if attempt > self._held.get(key, 0):",
         campaign="sharing",
     ),
