@@ -1124,8 +1124,9 @@ MUTANTS: Final = (
         "attributes-of-another",
         "a message counts with the attributes of the one before, if its own are as long",
         "model/body.py",
-        "not body.startswith(same, MESSAGE_ID_BYTES)",
-        "not body.startswith(same[:4], MESSAGE_ID_BYTES)",
+        "    for same, run in groupby(encoded):\n        found += [_decode(same)] * sum(1 for _ in run)\n",
+        "    for _, run in groupby(encoded, len):\n        alike = [*run]\n"
+        "        found += [_decode(alike[0])] * len(alike)\n",
         tests=("tests/model/test_body.py",),
     ),
     Mutant(
