@@ -42,9 +42,9 @@ class ClientSettings:
     close_ms: int = 5_000
     """How long closing waits for acknowledgements, and for the last bytes to leave."""
     backoff_first_ms: int = 50
-    """Time before the first attempt to reconnect; it doubles with every attempt that fails."""
+    """Maximum time before the first attempt to reconnect; doubles with every round in which all addresses fail."""
     backoff_max_ms: int = 10_000
-    """Maximum time between attempts."""
+    """Maximum time between rounds."""
     pinned: bool = False
     """Whether the client stays at its broker, even if the broker wants to move it to another one."""
     stop_at_refusal: bool = False
