@@ -47,6 +47,8 @@ class Passage:
     """What the home last said; it holds, over rounds, until the home says otherwise."""
     path_bytes: int = 0
     """How many bytes may be on their way, since some were lost there; 0 for all the credit."""
+    path_reason: str = ""
+    """Why: what the home said then, or nothing if it was not the home."""
     gained_bytes: int = 0
     """How many bytes have arrived since then."""
     broken_ms: int = 0

@@ -12,6 +12,7 @@ from penstock.ajil import Aup
 from penstock.ajil.settings import LimitSettings
 from penstock.broker import BrokerSettings
 from penstock.broker.access import Access, Rule
+from penstock.broker.clients import visitors as visitors_module
 from penstock.broker.peers import guest_of
 from penstock.broker.sources import Source
 from penstock.protocol import frames as f
@@ -272,6 +273,24 @@ def test_what_was_lost_leaves_less_on_its_way_and_what_arrives_leaves_more() -> 
     check(overlay, publisher, 203)
     assert (publisher.reasons[-1], publisher.window_bytes) == ("", 0)
     assert publisher.credit_bytes == 64_000
+
+
+def test_a_home_without_room_is_named_as_the_reason_and_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visitors_module, "_BYTES_MAX", 20_000)
+    overlay = line(credit_bytes=128_000)
+    overlay.syncs = False
+    publisher = Publisher(overlay, "sb", "pb.a")
+    for number in range(60):
+        publisher.publish(number, size=1_000)
+    overlay.run(90, publisher)
+    assert publisher.reasons[-1] == "broker pb has no room for more that waits for pubend pb.a"
+    assert publisher.rewinds == []
+    assert counts(overlay, "sb")["carried_anew"] == 0
+    overlay.syncs = True
+    overlay.sync()
+    overlay.run(10_000, publisher)
+    check(overlay, publisher, 60)
+    assert not any("congested" in reason for reason in publisher.reasons)
 
 
 # --- the path

@@ -4,7 +4,8 @@ The door keeps numbers, never messages: the client has those that are not settle
 happens whenever something may have been lost: when the path changes, when the home says that something is missing. Each
 time a new round begins, and what is still on its way from earlier rounds does not count. Messages for which a link has
 no room are asked for again later. What is lost on a path that stands is a sign of congestion there: the publisher then
-has less on its way at a time, and more again with everything that arrives.
+has less on its way at a time, and more again with everything that arrives. The same holds if the home has no room, but
+then that is the reason it is told.
 """
 
 from __future__ import annotations
@@ -222,12 +223,12 @@ class Carrying:
             return
         if frame.is_broken:
             passage.path_bytes = max((passage.path_bytes or source.credit_bytes) // 2, _PATH_BYTES_MIN)
-            passage.gained_bytes = 0
+            passage.gained_bytes, passage.path_reason = 0, frame.reason
             is_again, passage.broken_ms = now_ms < passage.broken_ms + _ASK_MS, now_ms
-            if is_again:
+            if is_again or frame.reason:
                 # Whatever the cause is, it lasts: publishers must not send all they have again and again.
                 passage.parent = ""
-                self._stall(source, passage, now_ms, reason=self.reason_of(source).reason)
+                self._stall(source, passage, now_ms, reason=_path_reason(source, passage))
             else:
                 self._begin_anew(source, passage, now_ms)
             return
@@ -278,7 +279,7 @@ class Carrying:
         passage = _passage(source)
         if passage.held_back.reason:
             return passage.held_back
-        return HeldBack(f"the path to pubend {source.pubend} is congested", passage.path_bytes)
+        return HeldBack(_path_reason(source, passage), passage.path_bytes)
 
     def full_link(self, passage: Passage) -> str:
         """Why publishers get no credit back as long as the link towards the pubend has much to send; empty if not.
@@ -364,6 +365,11 @@ class Carrying:
 def _passage(source: Source) -> Passage:
     assert source.passage is not None, f"messages to {source.pubend} stay here"
     return source.passage
+
+
+def _path_reason(source: Source, passage: Passage) -> str:
+    """Why a publisher may have less on its way than usual."""
+    return passage.path_reason or f"the path to pubend {source.pubend} is congested"
 
 
 def _cut(bodies: list[bytes], start: int) -> int:
