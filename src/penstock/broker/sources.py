@@ -40,6 +40,12 @@ class Passage:
     """The neighbour to which this round's messages go; empty while there is no path."""
     is_stalled: bool = False
     """Whether messages find no way at the moment: the client will be asked for them again."""
+    waits_for: str = ""
+    """The neighbour for whose link it waits; until something is sent there, even after it was told to go on."""
+    woken_ms: int = 0
+    """When it was last told to go on, after it had waited for a link."""
+    denied_bytes: int = 0
+    """How many bytes found the link full; there may be more."""
     is_guaranteed: bool = True
     held_back: HeldBack = NO_REASON
     """Why to wait: what the home last said, or that there is no way."""

@@ -301,12 +301,13 @@ def test_a_pubend_for_which_too_much_waits_leaves_room_for_the_others(
     for number in range(100):
         home.hear(5, 1 + number, number, is_first=number == 0)
     assert home.said()[-1] == (5, 0, True)
-    home.hear(5, 1, 100, is_first=True, pubend="pb.b", asks=True)
+    home.hear(5, 1, 100, is_first=True, pubend="pb.b")
+    home.hear(5, 2, 101, pubend="pb.b", asks=True)
     home.overlay.syncs = True
     home.overlay.sync()
     (answer,) = (each for each in home.answers() if each.pubend == "pb.b")
-    assert (answer.settled, answer.is_broken) == (1, False)
-    assert home.overlay.logged("pb.b") == [100]
+    assert (answer.settled, answer.is_broken) == (2, False)
+    assert home.overlay.logged("pb.b") == [100, 101]
 
 
 def test_who_has_nothing_waiting_is_let_in_beside_those_that_wait_until_twice_as_much_waits(
