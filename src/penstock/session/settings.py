@@ -60,7 +60,8 @@ class ClientSettings:
     gets the next number."""
     choice: Choice = "near"
     """How to choose the pubend of messages for which the application names none: ``near`` for one of the broker's own,
-    if it has any, ``hash`` for one of all in the overlay. Either way by the publisher's identity, and only once."""
+    if it has any, ``hash`` for one of all in the overlay. Among these, guaranteed ones come before best-effort ones.
+    Either way by the publisher's identity, and only once."""
 
     def __post_init__(self) -> None:
         for each in ("batch_bytes", "queue_bytes", "queue_messages", "connect_ms", "close_ms", "backoff_first_ms"):
