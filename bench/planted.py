@@ -1106,6 +1106,13 @@ MUTANTS: Final = (
         "        if change is not None:\n",
     ),
     Mutant(
+        "skip-unsaid",
+        "a client does not say which number follows those that were refused",
+        "session/publish_queue.py",
+        "        return [] if is_next else [Skipped(number, self.pubend)]\n",
+        "        return [] if is_next or number else [Skipped(number, self.pubend)]\n",
+    ),
+    Mutant(
         "denied-costs-credit",
         "messages that a full link does not take cost their publisher credit",
         "broker/clients/carrying.py",
