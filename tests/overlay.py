@@ -478,10 +478,16 @@ def star(*names: str, pubends: tuple[str, ...], **settings: Any) -> Overlay:
 
 
 def _settings(
-    names: tuple[str, ...], place: int, *, ring: bool, guaranteed: bool = False, **settings: object
+    names: tuple[str, ...],
+    place: int,
+    *,
+    ring: bool,
+    guaranteed: bool = False,
+    pubends: tuple[str, ...] = (),
+    **settings: object,
 ) -> BrokerSettings:
     last = len(names) - 1
-    pubends = (f"{names[0]}.a",) if place == 0 else ()
+    pubends = (pubends or (f"{names[0]}.a",)) if place == 0 else ()
     around = [place - 1, place + 1] if not ring else [(place - 1) % len(names), (place + 1) % len(names)]
     return BrokerSettings(
         name=names[place],

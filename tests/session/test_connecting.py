@@ -74,10 +74,95 @@ def test_addresses_are_tried_in_turn_and_the_one_that_worked_is_kept() -> None:
     assert stage.session.is_up
     stage.lose(stage.line)
     stage.run(100)
-    assert [str(each) for each in stage.dialled.values()] == [OLD, NEW, NEW]
+    assert [str(each) for each in stage.dialled.values()] == [OLD, NEW, OLD]
     assert stage.session.reconnects == 0
-    stage.welcome(stage.line, "new")
+    stage.welcome(stage.line, "old")
     assert stage.session.reconnects == 1
+
+
+THREE = tuple(f"penstock://{name}:7000" for name in "abc")
+
+
+def killing(stage: Stage, apart_ms: int) -> int:
+    """Kills the broker of the session, which then comes back; returns how long the session was without one.
+
+    Each attempt takes 50 ms to fail or to be welcomed.
+    """
+    dead, lost_ms = str(stage.dialled[stage.line]), stage.now_ms
+    stage.lose(stage.line)
+    while not stage.session.is_up:
+        if stage.line in stage.gone:
+            stage.run(1)
+            continue
+        stage.run(50)
+        if str(stage.dialled[stage.line]) == dead:
+            stage.lose(stage.line, "Connection refused")
+        else:
+            stage.welcome(stage.line)
+    away_ms = stage.now_ms - lost_ms
+    stage.run(max(apart_ms - away_ms, 0))
+    return away_ms
+
+
+def test_a_lost_broker_is_replaced_at_once_however_many_were_lost_before() -> None:
+    stage = Stage(",".join(THREE))
+    stage.open()
+    # The brokers come up some time after the program, so it has paused for longer and longer.
+    for _ in range(8):
+        for _ in THREE:
+            stage.lose(stage.line, "Connection refused")
+        stage.run(1_000)
+    stage.welcome(stage.line)
+    # The first one does not last.
+    assert [away_ms for _ in range(100) if (away_ms := killing(stage, 2_000)) > 110] == []
+
+
+def test_after_a_loss_the_others_are_tried_first_and_the_lost_address_last() -> None:
+    stage = Stage(",".join(THREE))
+    stage.lose(stage.open())
+    stage.welcome(stage.line)
+    stage.run(5_000)
+    stage.lose(stage.line)
+    stage.run(50)
+    for _ in range(2):
+        stage.lose(stage.line, "Connection refused")
+    a, b, c = THREE
+    assert [str(each) for each in stage.dialled.values()] == [a, b, c, a, b]
+    stage.lose(stage.line, "Connection refused")
+    # All have failed: now there is a pause, twice as long.
+    stage.run(49)
+    assert len(stage.dialled) == 5
+    stage.run(51)
+    assert len(stage.dialled) == 6
+
+
+def test_brokers_that_end_each_connection_at_once_get_longer_and_longer_rests() -> None:
+    stage = Stage(",".join(THREE))
+    stage.open()
+    welcomes_ms: list[int] = []
+    while stage.now_ms < 120_000:
+        stage.welcome(stage.line)
+        welcomes_ms.append(stage.now_ms)
+        stage.lose(stage.line)
+        stage.run((stage.session.next_deadline() or 0) - stage.now_ms)
+    rounds_ms = [later - earlier for earlier, later in zip(welcomes_ms, welcomes_ms[3:], strict=False)]
+    assert rounds_ms[0] < 200
+    assert min(rounds_ms[-6:]) >= 5_000
+
+
+def test_clients_that_lose_a_broker_together_do_not_come_to_the_next_one_in_step() -> None:
+    stage = Stage(",".join(THREE))
+    stage.welcome(stage.open())
+    pauses_ms: list[int] = []
+    for _ in range(20):
+        lost_ms = stage.now_ms
+        stage.lose(stage.line)
+        pauses_ms.append((stage.session.next_deadline() or 0) - lost_ms)
+        stage.run(50)
+        stage.welcome(stage.line)
+        stage.run(2_000)
+    assert max(pauses_ms) <= 50
+    assert len(set(pauses_ms)) > 5
 
 
 def test_every_address_that_failed_at_first_is_named_and_that_is_the_end() -> None:

@@ -205,9 +205,9 @@ def test_if_the_old_broker_dies_before_the_new_one_has_answered_the_session_reco
     stage.lose(1)
     assert line in stage.gone
     stage.run(100)
-    assert str(stage.dialled[stage.line]) == "penstock://old:7000"
-    stage.welcome(stage.line)
-    assert (broker(stage), stage.session.moves) == ("old", 0)
+    assert str(stage.dialled[stage.line]) == NEW
+    stage.welcome(stage.line, "new")
+    assert (broker(stage), stage.session.moves, stage.session.reconnects) == ("new", 0, 1)
 
 
 def test_if_the_old_broker_dies_when_the_new_one_does_not_know_all_positions_the_session_reconnects() -> None:

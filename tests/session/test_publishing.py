@@ -196,8 +196,11 @@ def test_guaranteed_pubends_are_preferred(choice: Choice) -> None:
     assert {*choices(none, choice)} == {"a", "b"}, "if there are none, the others will do"
 
 
-def test_a_guaranteed_pubend_elsewhere_is_preferred_to_one_nearby_that_guarantees_nothing() -> None:
-    assert {*choices(greeting("b1", ("a",), best_effort=("a",), others=far("b")), "near")} == {"b"}
+def test_near_means_the_pubends_of_the_broker_even_if_they_guarantee_nothing() -> None:
+    loose = greeting("b1", ("a",), best_effort=("a",), others=far("c"))
+    assert {*choices(loose, "near")} == {"a"}
+    assert {*choices(loose, "hash")} == {"c"}
+    assert {*choices(greeting("b1", ("a", "b"), best_effort=("a",), others=far("c")), "near")} == {"b"}
 
 
 def test_a_client_stays_with_its_choice_wherever_it_goes() -> None:

@@ -51,6 +51,16 @@ def test_a_seed_gives_the_same_run_whatever_the_order_of_sets() -> None:
     assert DeliveryCampaign(11).run(blows_max=12).digest != DeliveryCampaign(12).run(blows_max=12).digest
 
 
+def test_some_publishers_are_held_to_rules_and_some_choose_by_hash() -> None:
+    campaigns = [DeliveryCampaign(seed) for seed in range(8)]
+    publishers = [(campaign, client) for campaign in campaigns for client in campaign.publishers]
+    assert {client.name in campaign.rules for campaign, client in publishers} == {True, False}
+    assert {client.choice for _, client in publishers} == {"near", "hash"}
+    run = next(campaign for campaign in campaigns if campaign.rules).run(blows_max=8)
+    assert run.is_sound
+    assert run.counts["refused_at_the_door"] > 0
+
+
 class Crashing(Broker):
     """A broker that fails in the middle of its work."""
 

@@ -33,6 +33,15 @@ def test_acknowledged_and_refused_messages_are_told_apart() -> None:
     assert (sending.acknowledged, play.client.unsettled) == (2, 0)
 
 
+def test_a_message_that_is_refused_after_it_was_acknowledged_is_a_bug() -> None:
+    play = Play()
+    sending = publish(play, "p", "p")
+    play.say(PublishAck(1, 0, "p"))
+    sending.published[1].acked_us = 1
+    with pytest.raises(AssertionError, match="message 2 to p was acknowledged before"):
+        play.say(Refused("publish", 2, "no", 1, "p"), Rewind(2, 1, "p"), PublishAck(1, 0, "p"))
+
+
 def test_what_nobody_can_know_is_counted_when_the_client_is_back() -> None:
     play = Play(best_effort=("q",))
     sending = publish(play, "p", "q")

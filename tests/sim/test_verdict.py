@@ -47,9 +47,15 @@ class Case:
         subscriber.deliveries += [Delivery(300, 1, "p", 10 * each, body(each)) for each in counters]
 
     def judge(
-        self, *excused: bytes, journal: list[tuple[str, int, bytes]] | None = None, may_lapse: bool = False
+        self,
+        *excused: bytes,
+        journal: list[tuple[str, int, bytes]] | None = None,
+        may_lapse: bool = False,
+        rules: dict[str, str] | None = None,
     ) -> Verdict:
-        return judge([self.publisher], [self.one, self.other], excused=excused, journal=journal, may_lapse=may_lapse)
+        return judge(
+            [self.publisher], [self.one, self.other], excused=excused, journal=journal, may_lapse=may_lapse, rules=rules
+        )
 
 
 @pytest.fixture
@@ -125,6 +131,28 @@ def test_a_log_that_swaps_messages_of_a_publisher_is_noticed_though_nobody_reads
     case.other.deliveries.clear()
     journal = [("p", 10, body(2)), ("p", 20, body(1)), ("p", 30, body(3)), ("p", 40, body(4))]
     assert case.judge(journal=journal).reordered == 1
+
+
+def test_what_a_publisher_may_not_publish_must_be_refused_and_nothing_else(case: Case) -> None:
+    assert case.judge(rules={}).is_sound
+    assert case.judge(rules={"pub": "a = 1", "somebody": "a = 2"}).is_sound
+    assert case.judge(rules={"pub": "a = 2"}).wrongly_filtered == 4
+    case.publisher.published[4].is_refused = True
+    assert case.judge(rules={}).lost == 1
+    assert "was refused, and may be published" in case.judge(rules={"pub": "a = 1"}).problems[0]
+
+
+def test_a_refused_message_that_is_in_a_log_or_of_which_nobody_was_told_is_noticed(case: Case) -> None:
+    last = case.publisher.published[4]
+    last.body = body(5, a=3)
+    last.is_refused = last.was_sent = True
+    assert case.judge(rules={"pub": "a = 1"}).is_sound
+    journal = [("p", 10 * each, body(each)) for each in range(1, 5)]
+    assert case.judge(rules={"pub": "a = 1"}, journal=[*journal, ("p", 50, body(5, a=3))]).wrongly_filtered == 1
+    last.is_refused = False
+    assert "nobody was told" in case.judge(rules={"pub": "a = 1"}).problems[0]
+    last.is_guaranteed = False
+    assert case.judge(rules={"pub": "a = 1"}).is_sound
 
 
 def test_refused_and_best_effort_messages_are_not_owed(case: Case) -> None:

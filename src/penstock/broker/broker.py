@@ -427,6 +427,7 @@ class Broker:
         """Fails if the rooms contradict each other."""
         for part in (self._topology, self._filters, self._subscribers, self._guaranteed, self._congestion):
             part.check_invariants()
+        self._intake.carrying.check_invariants()
         for peer in self._connections.peers.values():
             peer.outbox.check_invariants()
         self._dues.check()

@@ -40,6 +40,12 @@ class Passage:
     """The neighbour to which this round's messages go; empty while there is no path."""
     is_stalled: bool = False
     """Whether messages find no way at the moment: the client will be asked for them again."""
+    waits_for: str = ""
+    """The neighbour for whose link it waits; until something is sent there, even after it was told to go on."""
+    woken_ms: int = 0
+    """When it was last told to go on, after it had waited for a link."""
+    denied_bytes: int = 0
+    """How many bytes found the link full; there may be more."""
     is_guaranteed: bool = True
     held_back: HeldBack = NO_REASON
     """Why to wait: what the home last said, or that there is no way."""
@@ -47,6 +53,8 @@ class Passage:
     """What the home last said; it holds, over rounds, until the home says otherwise."""
     path_bytes: int = 0
     """How many bytes may be on their way, since some were lost there; 0 for all the credit."""
+    path_reason: str = ""
+    """Why: what the home said then, or nothing if it was not the home."""
     gained_bytes: int = 0
     """How many bytes have arrived since then."""
     broken_ms: int = 0

@@ -118,7 +118,7 @@ def _explain(broker: str, told: dict[str, Any]) -> None:
     console.note(f"{broker} was not stopped: {'; '.join(filter(None, (kinds, going)))}")
     for reason in told["reasons"]:
         console.note(f"  {reason}")
-    console.note("publishers and pinned clients do not move; stop them, or stop the broker with --force")
+    console.note("pinned clients do not move; stop them, or stop the broker with --force")
 
 
 def _call(overlay: Overlay, place: BrokerPlace, method: str, path: str) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Keeps a session connected: tries the addresses in turn, and tries again with growing pauses.
+"""Keeps a session connected: tries the addresses in turn, and pauses longer after each round in which all have failed.
+
+A client that loses its connection tries the other addresses first, and the lost one last. Only if a broker has moved it
+there, that one is tried once more before.
 
 The first connection is tried again like any other, until its time is up; unless every address fails in a way that does
 not get better by itself, such as a certificate that is not trusted.
@@ -23,6 +26,8 @@ _TOLD_MAX: Final = 8
 _FIRST_PAUSE_MS_MAX: Final = 1_000
 """Maximum time between attempts to get the first connection: a program waits for it, and brokers that start together
 with it are up soon."""
+_BRIEF_MS: Final = 1_000
+"""A connection that lasted less than this counts as a failed attempt."""
 
 
 class Chance(Protocol):
@@ -33,11 +38,12 @@ class Chance(Protocol):
 
 
 class Reconnect:
-    """The attempts since the connection was lost; the pause doubles after each.
+    """The rounds of attempts since the connection was lost; the pause doubles after each.
 
     >>> from random import Random
     >>> reconnect = Reconnect(ClientSettings(), Random(1))
     >>> reconnect.on_lost(now_ms=0)
+    False
     >>> 25 <= reconnect.pause_ms(now_ms=0) <= 50 <= reconnect.pause_ms(now_ms=100) <= 100
     True
     """
@@ -57,19 +63,24 @@ class Reconnect:
 
     def on_welcome(self, *, now_ms: int) -> None:
         """There is a connection."""
+        if self._lost_ms is None and self._welcome_ms is None:
+            # How long the first one took says nothing about the next.
+            self._attempts = 0
         self._lost_ms, self._welcome_ms = None, now_ms
 
-    def on_lost(self, *, now_ms: int) -> None:
-        """The connection is lost."""
+    def on_lost(self, *, now_ms: int) -> bool:
+        """The connection is lost; returns whether it had lasted."""
         if self._lost_ms is None:
             self._lost_ms = now_ms
         # A connection that did not last counts as a failed attempt, or a broker that ends it at once would get no rest.
-        if self._welcome_ms is not None and now_ms - self._welcome_ms >= self._settings.backoff_max_ms:
+        has_lasted = self._welcome_ms is not None and now_ms - self._welcome_ms >= _BRIEF_MS
+        if has_lasted:
             self._attempts = 0
         self._welcome_ms = None
+        return has_lasted
 
     def pause_ms(self, *, now_ms: int) -> int | None:
-        """How long to wait before the next attempt; None to give up."""
+        """How long to wait before the next round; None to give up."""
         settings = self._settings
         away_ms = self.away_ms(now_ms=now_ms)
         assert away_ms is not None, "asked for a pause without a loss"
@@ -80,6 +91,10 @@ class Reconnect:
     def first_pause_ms(self) -> int:
         """How long to wait before the next attempt to get the first connection."""
         return min(self._next_ms(), _FIRST_PAUSE_MS_MAX)
+
+    def spread_ms(self) -> int:
+        """How long to wait before the next address of a round, so that clients of a broker do not come in step."""
+        return int(self._chance.random() * self._settings.backoff_first_ms)
 
     def _next_ms(self) -> int:
         settings = self._settings
@@ -105,9 +120,11 @@ class Connecting:
         self._settings = settings
         self._addresses = self._given = addresses
         self._told: dict[Address, None] = {}
+        self._moved_to: Address | None = None
+        """The address that a broker has moved the client to, until it is lost."""
         self._turn = 0
         self._untried = 0
-        """Addresses that have not failed in this round."""
+        """Addresses that have not failed in this round; a connection that did not last has failed, too."""
         self._problems: dict[Address, str] = {}
         """Why each address has failed the last time, since there was a connection."""
         self._hopeless: dict[Address, None] = {}
@@ -141,11 +158,16 @@ class Connecting:
         if self.line is not None:
             self.reconnects += 1
         away_ms = self._reconnect.away_ms(now_ms=now_ms)
-        self.hold(line, now_ms=now_ms)
+        self._hold(line, now_ms=now_ms)
         return away_ms
 
-    def hold(self, line: Line, *, now_ms: int) -> None:
-        """Uses this line from now on."""
+    def on_moved(self, line: Line, *, now_ms: int) -> None:
+        """A broker has moved the client: this line takes over, and is where to look for a broker first."""
+        self._hold(line, now_ms=now_ms)
+        self._moved_to = line.address
+        self.learn(line.address)
+
+    def _hold(self, line: Line, *, now_ms: int) -> None:
         self.line = line
         self._reconnect.on_welcome(now_ms=now_ms)
 
@@ -180,8 +202,16 @@ class Connecting:
         if goodbye is not None and not self._reconnect.may_follow(goodbye.code):
             self.end = RefusedError("go on", goodbye.reason)
             return
-        self._reconnect.on_lost(now_ms=now_ms)
-        self._pause(goodbye.reason if goodbye is not None else self.line.problem, now_ms=now_ms)
+        has_lasted = self._reconnect.on_lost(now_ms=now_ms)
+        if self.line.address == self._moved_to:
+            self._moved_to = None
+        else:
+            self._turn += 1
+        self._untried = 0 if has_lasted else max(self._untried - 1, 0)
+        if self._untried:
+            self._resume_ms = now_ms + self._reconnect.spread_ms()
+        else:
+            self._pause(goodbye.reason if goodbye is not None else self.line.problem, now_ms=now_ms)
 
     def learn(self, address: Address) -> None:
         """Adds an address, to be tried after the present one and those that were given."""
@@ -216,6 +246,8 @@ class Connecting:
             self._resume_ms = None
             if self._is_too_late(now_ms):
                 self._give_up()
+            elif self._untried:
+                self._dial(now_ms=now_ms)
             else:
                 self._begin_round(now_ms=now_ms)
 

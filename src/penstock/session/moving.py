@@ -220,8 +220,7 @@ class Moving:
         changes.events.append(Moved(former.broker, present.broker, str(arriving.address), reason))
         self._newcomer = self.arriving = None
         arriving.endpoint = self._resident
-        self._connecting.hold(arriving, now_ms=now_ms)
-        self._connecting.learn(arriving.address)
+        self._connecting.on_moved(arriving, now_ms=now_ms)
         if leaver is not None:
             assert old is not None, "a broker was there, but no line to it"
             old.endpoint = leaver

@@ -114,10 +114,9 @@ class Publishing:
 
     def _choice(self) -> str:
         """Chooses a pubend: of those with the most weight for this publisher, or nobody's if there is none."""
-        candidates = [name for name, place in self.places.items() if place.is_guaranteed] or list(self.places)
-        near = [name for name in candidates if self.places[name].broker == self._broker]
-        if near and self._settings.choice == "near":
-            candidates = near
+        near = [name for name, place in self.places.items() if place.broker == self._broker]
+        those = near if near and self._settings.choice == "near" else list(self.places)
+        candidates = [name for name in those if self.places[name].is_guaranteed] or those
         # By the highest of hashes: if a pubend comes or goes, only those that choose it now or chose it then move.
         return max(candidates, key=lambda name: (_weight(self.identity, name), name), default="")
 

@@ -42,10 +42,9 @@ class ClientSettings:
     close_ms: int = 5_000
     """How long closing waits for acknowledgements, and for the last bytes to leave."""
     backoff_first_ms: int = 50
-    """Time before the first attempt to reconnect; it doubles with every attempt that fails, and with every connection
-    that does not last for ``backoff_max_ms``."""
+    """Maximum time before the first attempt to reconnect; doubles with every round in which all addresses fail."""
     backoff_max_ms: int = 10_000
-    """Maximum time between attempts."""
+    """Maximum time between rounds."""
     pinned: bool = False
     """Whether the client stays at its broker, even if the broker wants to move it to another one."""
     stop_at_refusal: bool = False
@@ -61,7 +60,8 @@ class ClientSettings:
     gets the next number."""
     choice: Choice = "near"
     """How to choose the pubend of messages for which the application names none: ``near`` for one of the broker's own,
-    if it has any, ``hash`` for one of all in the overlay. Either way by the publisher's identity, and only once."""
+    if it has any, ``hash`` for one of all in the overlay. Among these, guaranteed ones come before best-effort ones.
+    Either way by the publisher's identity, and only once."""
 
     def __post_init__(self) -> None:
         for each in ("batch_bytes", "queue_bytes", "queue_messages", "connect_ms", "close_ms", "backoff_first_ms"):

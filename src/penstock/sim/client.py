@@ -67,7 +67,7 @@ class SimClient:
         self.name, self.host, self.place = name, around.host, place
         self.clock, self._around = around.clock, around
         self._overlay, self._credential, self._is_pinned = overlay, credential, is_pinned
-        self._choice: Choice = choice
+        self.choice: Choice = choice
         self.trail: list[tuple[int, str]] = []
         """The brokers that it was at, each with the time when it came there."""
         self._deliveries_max = deliveries_max
@@ -427,7 +427,7 @@ class SimClient:
             backoff_first_ms=100,
             backoff_max_ms=5_000,
             pinned=self._is_pinned,
-            choice=self._choice,
+            choice=self.choice,
         )
         session = Session(
             settings,

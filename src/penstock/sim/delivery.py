@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Final
 
+from penstock.broker.access import Access, Rule
 from penstock.broker.broker import Broker
 from penstock.model.tick import tick_at
 from penstock.protocol.frames import LATEST, Missing
+from penstock.selectors.selector import Selector
+from penstock.session.settings import Choice
 from penstock.sim.client import SimClient
 from penstock.sim.delivery_plan import draw_plan
 from penstock.sim.delivery_run import DeliveryRun
@@ -64,6 +68,12 @@ _WANT_ALL: Final = 0.6
 """Probability that a subscription names no pubends, and wants all."""
 _MISSING_PUBEND: Final = 0.1
 """Probability that a subscription to some pubends names one that does not exist."""
+_ROAMERS_MAX: Final = 3
+_RULED: Final = 0.3
+"""Probability that a publisher may not publish everything that it does."""
+_ALLOWED: Final = ("volume >= 100", "symbol <> 'DUNE'", "symbol <> 'ACME' or volume < 500", "volume between 0 and 997")
+_HASHED: Final = 0.3
+"""Probability that a publisher chooses pubends by hash among all, and not among those of its broker."""
 _ROAM_MS: Final = (0, 1, 50, 2_000)
 """How long a publisher is away that goes to another broker."""
 _AWAY: Final = (0.3, 0.6, 0.9, 1.4)
@@ -96,8 +106,12 @@ class DeliveryCampaign:
         drawn = draw_plan(self._chance, brokers_max=brokers_max)
         self._keeping = Random(f"{seed}/last-values")
         self.plan, self.views = draw_views(drawn, self._keeping)
+        self.rules, self._by_hash = self._drawn_habits(seed)
+        access = Access(
+            rules=(*(Rule(name, publish=Selector.parse(allowed)) for name, allowed in self.rules.items()), Rule("%"))
+        )
         for settings in self.plan.brokers:
-            broker = self.world.add_broker(settings)
+            broker = self.world.add_broker(replace(settings, access=access))
             broker.disk.journal = []
         for pair, options in zip(self.plan.pairs, self.plan.links, strict=True):
             self.world.add_link(*pair, **options)
@@ -106,7 +120,7 @@ class DeliveryCampaign:
         self.publishers = [self._add_client(f"pub-{number}", name) for number, name in enumerate(hosts * 2)]
         self.roamers = [
             self._add_client(f"roam-{number}", self._chance.choice(names))
-            for number in range(self._chance.randrange(1, 4))
+            for number in range(self._chance.randrange(1, _ROAMERS_MAX + 1))
         ]
         self.publishers += self.roamers
         self._pubends = [pubend for settings in self.plan.brokers for pubend in settings.pubends]
@@ -292,6 +306,7 @@ class DeliveryCampaign:
             forgotten=self.lives.forgotten,
             grace_ms=self.plan.limits["grace_ms"],
             brokers=self.world.brokers,
+            rules=self.rules,
         )
         journal = [each for broker in brokers for each in broker.disk.journal or ()]
         for client, number in self._readers.items():
@@ -340,7 +355,19 @@ class DeliveryCampaign:
         latency_us = self._chance.choice(_CLIENT_LATENCIES_US)
         # Large messages would take for ever on the slowest links.
         bandwidth = self._chance.choice(_CLIENT_BANDWIDTHS if max(self.plan.payload_bytes) < 1_000 else (None, 200_000))
-        return self.world.add_client(name, broker, latency_us=latency_us, bandwidth=bandwidth)
+        choice: Choice = "hash" if name in self._by_hash else "near"
+        return self.world.add_client(name, broker, choice=choice, latency_us=latency_us, bandwidth=bandwidth)
+
+    def _drawn_habits(self, seed: int | str) -> tuple[dict[str, str], set[str]]:
+        """What some publishers may publish, by name, and which of them choose pubends by hash.
+
+        From a child generator of its own, so that older seeds still do the same.
+        """
+        chance = Random(f"{seed}/habits")
+        names = [f"pub-{number}" for number in range(2 * len(self.plan.hosts))]
+        names += [f"roam-{number}" for number in range(_ROAMERS_MAX)]
+        rules = {name: chance.choice(_ALLOWED) for name in names if chance.random() < _RULED}
+        return rules, {name for name in names if chance.random() < _HASHED}
 
     def _trade(self) -> None:
         apart_us = self._work.choice((0, 1_000, 20_000))

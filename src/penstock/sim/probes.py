@@ -70,6 +70,7 @@ PROBES: Final[Mapping[str, str]] = {
     "replays_refused": "a subscription was refused, as where it wanted to begin is not kept any more",
     "named_pubends": "a message was published to a pubend by its name",
     "last_values_kept": "a message that was trimmed from a log was kept as a last value",
+    "refused_at_the_door": "a message was refused that its publisher may not publish",
     "expired": "a message was dropped, as it had expired",
     "best_effort_delivered": "a message of the best-effort class came, in the midst of all this",
 }
@@ -90,6 +91,7 @@ def observed(world: World) -> Counter[str]:
         counts["held_back_by_log"] += sum("its maximum" in reason for reason in client.witness.holds)
         counts["held_back_by_outboxes"] += sum("waiting to be sent" in reason for reason in client.witness.holds)
         counts["named_pubends"] += sum(each.is_named for each in client.published)
+        counts["refused_at_the_door"] += sum(each.is_refused for each in client.published)
         records = client.subscriptions.values()
         counts["positions_stated"] += sum(bool(each.asked and each.starts) for each in records)
         counts["positions_refused"] += sum("future" in each.refused for each in records)

@@ -98,6 +98,8 @@ class Sending:
         for failure in session.publishing.take_failures():
             each = self._streams[failure.pubend].published[failure.place - 1]
             assert each.body == failure.body
+            assert not each.is_refused, f"message {failure.place} to {failure.pubend} is refused again"
+            assert each.acked_us is None, f"message {failure.place} to {failure.pubend} was acknowledged before"
             if failure.reason:
                 each.is_refused = True
             else:

@@ -70,7 +70,7 @@ class Verdict:
         return not (self.lost or self.duplicated or self.reordered or self.wrongly_filtered)
 
 
-def judge(
+def judge(  # noqa: PLR0913 - each is a law of its own, or its excuse
     publishers: Iterable[SimClient],
     subscribers: Iterable[SimClient],
     *,
@@ -80,11 +80,13 @@ def judge(
     forgotten: Mapping[str, int] | None = None,
     grace_ms: int | None = None,
     brokers: Mapping[str, SimBroker] | None = None,
+    rules: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Check what these clients saw against the laws; excused bodies may be missing, as their records were damaged.
 
     Durable names in ``forgotten`` were forgotten by all pubends, for good, at these times, and started over. Without
-    the ``brokers``, whose clocks are looked at, no message may have a lifetime.
+    the ``brokers``, whose clocks are looked at, no message may have a lifetime. The ``rules`` say, by name, what some
+    publishers may publish; without them it does not matter what was refused.
     """
     clocks = brokers or {}
     court = _Court(
@@ -92,6 +94,8 @@ def judge(
     )
     if journal is not None:
         court.read(journal)
+    if rules is not None:
+        court.check_refusals(rules)
     return court.judge(list(subscribers))
 
 
@@ -122,7 +126,9 @@ class _Court:
         self._grace_us = None if grace_ms is None else grace_ms * 1_000
         ids = {body[:_ID_BYTES] for body in excused}
         self._messages: list[_Message] = []
+        self._names: list[str] = []
         for number, client in enumerate(publishers):
+            self._names.append(client.name)
             for each in client.published:
                 end_ms = each.expires_at_ms
                 is_owed = each.is_guaranteed and not each.is_refused and each.body[:_ID_BYTES] not in ids
@@ -158,6 +164,22 @@ class _Court:
                 self._verdict.lost += 1
                 self._add_problem(f"{message.published.message_id} was given up, though its pubend guarantees delivery")
         self._check_log_order()
+
+    def check_refusals(self, rules: Mapping[str, str]) -> None:
+        """What a publisher may not publish is refused, and in no log; what it may publish is not refused."""
+        for place, (published, publisher, _, _) in enumerate(self._messages):
+            allowed = rules.get(self._names[publisher])
+            is_forbidden = allowed is not None and _evaluation(allowed)(self._attributes[place]) is not True
+            if is_forbidden and (place in self._tick_of or published.acked_us is not None):
+                self._verdict.wrongly_filtered += 1
+                self._add_problem(f"{published.message_id} may not be published, and was taken")
+            # Of what is best effort, some is lost before anybody has looked at it.
+            elif is_forbidden and published.is_guaranteed and published.was_sent and not published.is_refused:
+                self._verdict.lost += 1
+                self._add_problem(f"{published.message_id} may not be published, and nobody was told of a refusal")
+            elif published.is_refused and not is_forbidden:
+                self._verdict.lost += 1
+                self._add_problem(f"{published.message_id} was refused, and may be published")
 
     def _check_log_order(self) -> None:
         """In the log of a pubend, the messages of a publisher are in the order in which it published them."""

@@ -12,6 +12,7 @@ from penstock.ajil import Aup
 from penstock.ajil.settings import LimitSettings
 from penstock.broker import BrokerSettings
 from penstock.broker.access import Access, Rule
+from penstock.broker.clients import visitors as visitors_module
 from penstock.broker.peers import guest_of
 from penstock.broker.sources import Source
 from penstock.protocol import frames as f
@@ -274,6 +275,24 @@ def test_what_was_lost_leaves_less_on_its_way_and_what_arrives_leaves_more() -> 
     assert publisher.credit_bytes == 64_000
 
 
+def test_a_home_without_room_is_named_as_the_reason_and_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visitors_module, "_BYTES_MAX", 20_000)
+    overlay = line(credit_bytes=128_000)
+    overlay.syncs = False
+    publisher = Publisher(overlay, "sb", "pb.a")
+    for number in range(60):
+        publisher.publish(number, size=1_000)
+    overlay.run(90, publisher)
+    assert publisher.reasons[-1] == "broker pb has no room for more that waits for pubend pb.a"
+    assert publisher.rewinds == []
+    assert counts(overlay, "sb")["carried_anew"] == 0
+    overlay.syncs = True
+    overlay.sync()
+    overlay.run(10_000, publisher)
+    check(overlay, publisher, 60)
+    assert not any("congested" in reason for reason in publisher.reasons)
+
+
 # --- the path
 
 
@@ -345,6 +364,86 @@ def test_a_link_that_is_full_neither_loses_anything_nor_stops_for_ever() -> None
     overlay.run(5_000, publisher)
     check(overlay, publisher, 100)
     assert publisher.reasons[-1] == ""
+    assert publisher.credit_bytes == publisher.full_bytes
+
+
+def test_what_a_full_link_does_not_take_costs_no_credit() -> None:
+    overlay = line(link_outbox_bytes=2_000, credit_bytes=20_000)
+    publisher = Publisher(overlay, "sb", "pb.a")
+    for burst in range(10):
+        overlay.clog("sb", "ib")
+        for number in range(20):
+            publisher.publish(20 * burst + number, size=300)
+        overlay.run(100, publisher)
+        source = source_of(overlay, publisher)
+        on_way_bytes = sum(batch.size for batch in source.outstanding)
+        assert source.unpaid_bytes == source.withheld_bytes + on_way_bytes < 4_000
+        overlay.check_invariants()
+        overlay.unclog("sb", "ib")
+        overlay.run(5_000, publisher)
+    assert publisher.client.closed is None
+    check(overlay, publisher, 200)
+    assert publisher.credit_bytes == publisher.full_bytes
+
+
+def test_those_that_wait_for_a_full_link_have_their_turns_in_order_and_soon() -> None:
+    overlay = line(link_outbox_bytes=2_000)
+    first = Publisher(overlay, "sb", "pb.a", name="first", identity=b"first")
+    overlay.clog("sb", "ib")
+    first.publish(*range(4), size=600)
+    others = [Publisher(overlay, "sb", "pb.a", name=each, identity=each.encode()) for each in ("a", "b", "c")]
+    for publisher in others:
+        publisher.publish(*range(6), size=600)
+        # Those that wait longer have paused longer.
+        overlay.run(2_000, first, *others)
+    turns: list[list[str]] = []
+    for _ in others:
+        overlay.unclog("sb", "ib")
+        overlay.clog("sb", "ib")
+        overlay.run(30, first, *others)
+        turns.append([each.client for each in held(overlay, "sb", "ib") if isinstance(each, f.Carry) and each.bodies])
+    assert turns == [["a"], ["b"], ["c"]]
+    overlay.check_invariants()
+
+
+def test_who_finds_the_link_full_again_when_its_turn_comes_keeps_its_place() -> None:
+    overlay = line(link_outbox_bytes=2_000)
+    first = Publisher(overlay, "sb", "pb.a", name="first", identity=b"first")
+    overlay.clog("sb", "ib")
+    first.publish(*range(4), size=600)
+    names = ("a", "b", "c")
+    a, b, c = others = [Publisher(overlay, "sb", "pb.a", name=each, identity=each.encode()) for each in names]
+    for publisher, size in ((a, 400), (b, 700), (c, 1_200)):
+        publisher.publish(0, size=size)
+    # There seems to be room for two, but then the first of them has much more.
+    a.publish(*range(1, 6), size=600)
+    senders: list[list[str]] = []
+    for _ in range(2):
+        overlay.unclog("sb", "ib")
+        overlay.clog("sb", "ib")
+        overlay.run(30, first, *others)
+        senders.append([each.client for each in held(overlay, "sb", "ib") if isinstance(each, f.Carry) and each.bodies])
+    assert senders == [["a"], ["b", "c"]]
+
+
+def test_a_publisher_that_has_its_turn_and_nothing_to_send_does_not_keep_others_waiting() -> None:
+    overlay = line(link_outbox_bytes=2_000)
+    first = Publisher(overlay, "sb", "pb.a", name="first", identity=b"first")
+    overlay.clog("sb", "ib")
+    first.publish(*range(4), size=600)
+    silent, other = (Publisher(overlay, "sb", "pb.a", name=each, identity=each.encode()) for each in ("a", "b"))
+    for publisher in (silent, other):
+        publisher.publish(*range(6), size=600)
+    overlay.unclog("sb", "ib")
+    overlay.run(150, first, other)
+    other.ask()
+    assert other.acknowledged == 0
+    overlay.run(100, first, other)
+    other.ask()
+    overlay.run(10, first, other)
+    assert other.acknowledged == 6
+    overlay.run(3_000, first, silent)
+    assert silent.acknowledged == 6
 
 
 def test_a_link_further_up_that_is_full_makes_the_round_break_and_everything_arrives() -> None:

@@ -35,11 +35,12 @@ class Home:
         asks: bool = False,
         publisher: bytes = ME,
         host: str = "sb",
+        pubend: str = "pb.a",
     ) -> None:
         """Hears messages that are carried for a publisher, or a question if there are none."""
         bodies = [self.body(number) for number in numbers]
         frame = f.Carry(
-            "pb.a", host, publisher, "feed", (round_number, first - 1, first), bodies, is_first=is_first, asks=asks
+            pubend, host, publisher, "feed", (round_number, first - 1, first), bodies, is_first=is_first, asks=asks
         )
         self.overlay.lie("pb", "ib", frame)
 
@@ -278,7 +279,9 @@ def test_more_than_may_wait_breaks_the_round_until_some_of_it_is_settled(monkeyp
     (visitor,) = home.visitors()
     assert visitor.is_rewinding
     assert visitor.unpaid_bytes < 1_000
-    assert home.said()[-1] == (5, 0, True)
+    answers = home.answers()
+    assert (answers[-1].settled, answers[-1].is_broken) == (0, True)
+    assert answers[0].reason == "broker pb has no room for more that waits for pubend pb.a"
     home.overlay.syncs = True
     home.overlay.sync()
     home.overlay.wait(1_000)
@@ -287,6 +290,53 @@ def test_more_than_may_wait_breaks_the_round_until_some_of_it_is_settled(monkeyp
     assert home.logged == list(range(taken))
     home.hear(6, 1 + taken, taken, is_first=True)
     assert home.logged == list(range(taken + 1))
+
+
+def test_a_pubend_for_which_too_much_waits_leaves_room_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(visitors_module, "_BYTES_MAX", 2_000)
+    home = Home(pubends=("pb.a", "pb.b"))
+    home.overlay.syncs = False
+    for number in range(100):
+        home.hear(5, 1 + number, number, is_first=number == 0)
+    assert home.said()[-1] == (5, 0, True)
+    home.hear(5, 1, 100, is_first=True, pubend="pb.b")
+    home.hear(5, 2, 101, pubend="pb.b", asks=True)
+    home.overlay.syncs = True
+    home.overlay.sync()
+    (answer,) = (each for each in home.answers() if each.pubend == "pb.b")
+    assert (answer.settled, answer.is_broken) == (2, False)
+    assert home.overlay.logged("pb.b") == [100, 101]
+
+
+def test_who_has_nothing_waiting_is_let_in_beside_those_that_wait_until_twice_as_much_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(visitors_module, "_BYTES_MAX", 1_000)
+    home = Home()
+    home.overlay.syncs = False
+    for number in range(100):
+        home.hear(5, 1 + number, number, is_first=number == 0)
+    newcomers = [b"%d" % number for number in range(100)]
+    for publisher in newcomers:
+        home.hear(5, 1, 100, is_first=True, publisher=publisher)
+    let_in = [visitor for visitor in home.visitors() if not visitor.is_rewinding]
+    assert [visitor.publisher for visitor in let_in] == newcomers[: len(let_in)]
+    assert 10 < len(let_in) < 50
+    home.hear(5, 2, 101, publisher=newcomers[0])
+    assert let_in[0].is_rewinding, "of this one something waits"
+
+
+def test_a_message_that_is_larger_than_all_that_may_wait_is_taken_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visitors_module, "_BYTES_MAX", 10)
+    home = Home()
+    home.overlay.syncs = False
+    home.hear(5, 1, 0, is_first=True)
+    home.hear(5, 1, 1, is_first=True, publisher=b"other")
+    home.overlay.syncs = True
+    home.overlay.sync()
+    assert home.logged == [0]
 
 
 def test_bodies_that_are_no_messages_end_the_connection_of_the_neighbour_that_sent_them() -> None:

@@ -3,8 +3,9 @@
 The door keeps numbers, never messages: the client has those that are not settled, and sends them again when asked. That
 happens whenever something may have been lost: when the path changes, when the home says that something is missing. Each
 time a new round begins, and what is still on its way from earlier rounds does not count. Messages for which a link has
-no room are asked for again later. What is lost on a path that stands is a sign of congestion there: the publisher then
-has less on its way at a time, and more again with everything that arrives.
+no room are asked for again when it has sent half of what it can keep: first those of the publisher that waits longest.
+What is lost on a path that stands is a sign of congestion there: the publisher then has less on its way at a time, and
+more again with everything that arrives. The same holds if the home has no room, but then that is the reason it is told.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ _FRAME_BYTES: Final = 128 * 1024
 _ASK_MS: Final = 1_000
 """How long after the last word of the home to ask it what it has."""
 _ASK_MS_MAX: Final = 8_000
+_LOOK_MS: Final = 10
+"""How often to look whether a link for which publishers wait has room again."""
+_TURN_MS: Final = 200
+"""How long a publisher may take to send again what found a link full; then it is the next one's turn."""
 _RETRY_MS: Final = 100
 _RETRY_MS_MAX: Final = 2_000
 """How long to wait before publishers whose messages found no way are asked for them again."""
@@ -61,8 +66,10 @@ class Carrying:
         """Those that have to wait, or may have less on their way than usual."""
         self._news: dict[Source, None] = {}
         """Those for which that has changed, and that are still to be told."""
-        self._waiting: dict[Source, str] = {}
-        """Those that found a link full, with the neighbour there."""
+        self._waiting: dict[str, dict[Source, None]] = {}
+        """Those that found the link to a neighbour full, and have sent nothing there since, in order."""
+        self._look_ms = 0
+        """When to look at these links again."""
         self._asking: dict[Source, None] = {}
         """Those of which a home is to be asked, or for which to try again; some may need neither any more."""
         self._round = 0
@@ -87,7 +94,7 @@ class Carrying:
         self._clients.pop(source, None)
         self._slowed.pop(source, None)
         self._news.pop(source, None)
-        self._waiting.pop(source, None)
+        self._stop_waiting(source, _passage(source))
         self._asking.pop(source, None)
         key = (source.pubend, source.publisher)
         if self._sources.get(key) is source:
@@ -111,7 +118,8 @@ class Carrying:
                 break
             start = end
         if start < len(bodies):
-            source.unpaid_bytes -= sum(map(len, bodies[start:]))
+            passage.denied_bytes = sum(map(len, bodies[start:]))
+            source.unpaid_bytes -= passage.denied_bytes
             source.received = first + start - 1
             self._stall(source, passage, now_ms)
         if not passage.is_guaranteed:
@@ -126,6 +134,7 @@ class Carrying:
         if not self._connections.carry(parent, frame):
             return False
         passage.is_first, passage.carried = False, first + len(bodies) - 1
+        self._stop_waiting(source, passage)
         source.outstanding.append(Batch(first + len(bodies) - 1, sum(map(len, bodies))))
         self.counts["carried"] += len(bodies)
         self._rooms.router.carried += len(bodies)
@@ -164,8 +173,7 @@ class Carrying:
         away = f"pubend {source.pubend} is out of reach of broker {self._name}"
         passage.held_back = HeldBack(reason or (full if passage.parent else away))
         self._note(source, passage)
-        if passage.parent:
-            self._waiting[source] = passage.parent
+        self._wait_for_link(source, passage, now_ms)
         passage.wait_ms = min(max(2 * passage.wait_ms, _RETRY_MS), _RETRY_MS_MAX)
         self._wake(source, passage, now_ms + passage.wait_ms)
 
@@ -178,7 +186,7 @@ class Carrying:
             # The publisher may have no credit to send anything that would be answered.
             self._wake(source, passage, now_ms)
         passage.is_first = True
-        self._waiting.pop(source, None)
+        self._stop_waiting(source, passage)
         self._sources[source.pubend, source.publisher] = source
         self._note(source, passage)
 
@@ -222,12 +230,12 @@ class Carrying:
             return
         if frame.is_broken:
             passage.path_bytes = max((passage.path_bytes or source.credit_bytes) // 2, _PATH_BYTES_MIN)
-            passage.gained_bytes = 0
+            passage.gained_bytes, passage.path_reason = 0, frame.reason
             is_again, passage.broken_ms = now_ms < passage.broken_ms + _ASK_MS, now_ms
-            if is_again:
+            if is_again or frame.reason:
                 # Whatever the cause is, it lasts: publishers must not send all they have again and again.
                 passage.parent = ""
-                self._stall(source, passage, now_ms, reason=self.reason_of(source).reason)
+                self._stall(source, passage, now_ms, reason=_path_reason(source, passage))
             else:
                 self._begin_anew(source, passage, now_ms)
             return
@@ -278,7 +286,7 @@ class Carrying:
         passage = _passage(source)
         if passage.held_back.reason:
             return passage.held_back
-        return HeldBack(f"the path to pubend {source.pubend} is congested", passage.path_bytes)
+        return HeldBack(_path_reason(source, passage), passage.path_bytes)
 
     def full_link(self, passage: Passage) -> str:
         """Why publishers get no credit back as long as the link towards the pubend has much to send; empty if not.
@@ -286,9 +294,50 @@ class Carrying:
         Nor while others wait for that link, who have not had their turn.
         """
         parent = self._connections.links.get(passage.parent)
-        if parent is None or not (_is_full(parent) or passage.parent in self._waiting.values()):
+        if parent is None or not (_is_full(parent) or passage.parent in self._waiting):
             return ""
         return f"the link to broker {passage.parent} is full"
+
+    def _wait_for_link(self, source: Source, passage: Passage, now_ms: int) -> None:
+        """Waits for the link towards the pubend, if any, behind others; who waits for it already keeps its place."""
+        if passage.waits_for == passage.parent:
+            return
+        self._stop_waiting(source, passage)
+        if not passage.parent:
+            return
+        if not self._waiting:
+            self._look_ms = now_ms + _LOOK_MS
+            self.due.by(self._look_ms)
+        passage.waits_for = passage.parent
+        self._waiting.setdefault(passage.parent, {})[source] = None
+
+    def _stop_waiting(self, source: Source, passage: Passage) -> None:
+        if passage.waits_for:
+            waiting = self._waiting[passage.waits_for]
+            del waiting[source]
+            if not waiting:
+                del self._waiting[passage.waits_for]
+            passage.waits_for = ""
+
+    def _serve_waiting(self, now_ms: int) -> None:
+        """Has those that wait for a link go on, in order, as long as what they want to send has room there."""
+        for name, waiting in list(self._waiting.items()):
+            parent = self._connections.links.get(name)
+            if parent is None or _is_full(parent):
+                continue
+            room_bytes = parent.outbox.data_bytes_max // 2 - parent.outbox.data_bytes
+            for source in list(waiting):
+                passage = _passage(source)
+                if passage.is_stalled:
+                    passage.woken_ms = now_ms
+                    self._retry(source, passage, now_ms, is_its_turn=True)
+                elif now_ms >= passage.woken_ms + _TURN_MS:
+                    # It is slow, or has nothing to send any more.
+                    self._stop_waiting(source, passage)
+                    continue
+                room_bytes -= passage.denied_bytes
+                if room_bytes <= 0:
+                    break
 
     def _note(self, source: Source, passage: Passage) -> None:
         if passage.held_back.reason or passage.path_bytes:
@@ -300,12 +349,16 @@ class Carrying:
     # --- time, and changes of the overlay
 
     def next_deadline(self) -> int | None:
-        """When to ask a home, or to try again."""
+        """When to ask a home, to look at a link, or to try again."""
         self._asking = {source: None for source in self._asking if _passage(source).ask_ms is not None}
-        return min([_passage(source).ask_ms or 0 for source in self._asking], default=None)
+        wishes = [_passage(source).ask_ms or 0 for source in self._asking]
+        return min([*wishes, self._look_ms] if self._waiting else wishes, default=None)
 
     def on_deadline(self, *, now_ms: int) -> None:
         """Asks homes that have been silent for too long, and tries again where there was no way."""
+        if self._waiting and now_ms >= self._look_ms:
+            self._look_ms = now_ms + _LOOK_MS
+            self._serve_waiting(now_ms)
         for source in list(self._asking):
             passage = _passage(source)
             if passage.ask_ms is None or now_ms < passage.ask_ms:
@@ -326,14 +379,14 @@ class Carrying:
             is_guaranteed = self._topology.is_guaranteed(source.pubend)
             if not parent:
                 passage.parent = ""
-                self._waiting.pop(source, None)
+                self._stop_waiting(source, passage)
                 if not passage.is_stalled:
                     self._stall(source, passage, now_ms)
             elif parent != passage.parent or is_guaranteed != passage.is_guaranteed:
                 self._begin_anew(source, passage, now_ms)
 
-    def _retry(self, source: Source, passage: Passage, now_ms: int) -> None:
-        """Wants the messages again that found no way, if there is one by now."""
+    def _retry(self, source: Source, passage: Passage, now_ms: int, *, is_its_turn: bool = False) -> None:
+        """Wants the messages again that found no way, if there is one by now, and nobody waits for it longer."""
         name = self._parent(source.pubend)
         parent = self._connections.links.get(name)
         is_gone = self._topology.origin_of(source.pubend) is None and self._knows_all()
@@ -342,15 +395,24 @@ class Carrying:
         elif name != passage.parent or parent is None:
             # If there is no such pubend any more, the messages are refused when they come again.
             self._begin_anew(source, passage, now_ms)
-        elif _is_full(parent):
+        elif _is_full(parent) or not is_its_turn:
             self._stall(source, passage, now_ms)
         else:
-            self._waiting.pop(source, None)
             passage.is_stalled, passage.held_back = False, passage.said
             self._note(source, passage)
             self._rewind(source, source.received + 1, -1, now_ms)
             if source.outstanding:
                 self._ask_later(source, passage, now_ms)
+
+    def check_invariants(self) -> None:
+        """Fails if the credit of a publisher does not add up, or if it waits where nobody looks."""
+        for source in self._clients:
+            passage = _passage(source)
+            on_way_bytes = sum(batch.size for batch in source.outstanding)
+            assert source.unpaid_bytes == source.withheld_bytes + on_way_bytes, f"credit of {source.publisher.hex()}"
+            assert not passage.waits_for or source in self._waiting[passage.waits_for]
+            assert passage.waits_for or not (passage.is_stalled and passage.parent)
+        assert all(self._waiting.values())
 
     def _ask_later(self, source: Source, passage: Passage, now_ms: int) -> None:
         self._wake(source, passage, now_ms + max(passage.wait_ms, _ASK_MS))
@@ -364,6 +426,11 @@ class Carrying:
 def _passage(source: Source) -> Passage:
     assert source.passage is not None, f"messages to {source.pubend} stay here"
     return source.passage
+
+
+def _path_reason(source: Source, passage: Passage) -> str:
+    """Why a publisher may have less on its way than usual."""
+    return passage.path_reason or f"the path to pubend {source.pubend} is congested"
 
 
 def _cut(bodies: list[bytes], start: int) -> int:

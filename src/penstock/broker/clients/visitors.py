@@ -6,6 +6,7 @@ then told that something is missing, and begins a new round with all that is not
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from penstock.broker.clients.intake import Intake
@@ -21,7 +22,10 @@ __all__ = ["Visitors"]
 _VISITORS_MAX: Final = 20_000
 """Beyond this, the visitor that was silent longest is forgotten."""
 _BYTES_MAX: Final = 64 * 1024 * 1024
-"""How much of all visitors may wait here to be settled."""
+"""How much of all visitors may wait here to be settled; each pubend has an equal share of it.
+
+Visitors of which nothing waits may use as much again, so that those that came first do not keep all others out.
+"""
 _COUNT_MS: Final = 100
 
 
@@ -34,7 +38,9 @@ class Visitors:
         self._ways = Ways(rooms, rooms.pubends.names)
         self._visitors: dict[tuple[str, str, bytes], Source] = {}
         """By pubend, door and publisher, the one heard last at the end."""
-        self._waiting_bytes = self._counted_ms = 0
+        self._waiting: Counter[str] = Counter()
+        """How many bytes wait, by pubend."""
+        self._counted_ms = 0
         self.counts = {"carry_passed": 0, "carry_dropped": 0, "carry_broken": 0, "carry_overtaken": 0}
 
     def on_carry(self, frame: Carry, neighbour: str, *, now_ms: int) -> None:
@@ -91,10 +97,12 @@ class Visitors:
                 visitor.received = frame.after
             else:
                 self._break(visitor)
-        if not visitor.is_rewinding and frame.bodies and not self._has_room(frame, now_ms):
+        reason = ""
+        if not visitor.is_rewinding and frame.bodies and not self._has_room(visitor, frame, now_ms):
+            reason = f"broker {self._settings.name} has no room for more that waits for pubend {frame.pubend}"
             self._break(visitor)
         if visitor.is_rewinding:
-            self._say(visitor, is_broken=True)
+            self._say(visitor, reason, is_broken=True)
         elif frame.bodies:
             self._intake.take_carried(visitor, frame.first, frame.bodies, now_ms=now_ms)
             visitor.asks = visitor.asks or (frame.asks and bool(visitor.outstanding))
@@ -106,20 +114,27 @@ class Visitors:
         self.counts["carry_broken"] += 1
         visitor.is_rewinding = True
 
-    def _say(self, visitor: Source, *, is_broken: bool = False, is_late: bool = False) -> None:
+    def _say(self, visitor: Source, reason: str = "", *, is_broken: bool = False, is_late: bool = False) -> None:
         who = (visitor.pubend, visitor.host, visitor.publisher)
-        answer = Carried(*who, visitor.round, visitor.settled, is_broken=is_broken, is_late=is_late)
+        answer = Carried(*who, visitor.round, visitor.settled, reason, is_broken=is_broken, is_late=is_late)
         self._ways.down(visitor.pubend, visitor.host, answer)
 
-    def _has_room(self, frame: Carry, now_ms: int) -> bool:
-        """Whether more may wait here; counted now and then, and too high in between."""
+    def _has_room(self, visitor: Source, frame: Carry, now_ms: int) -> bool:
+        """Whether more may wait for a pubend; counted now and then, and too high in between."""
         if now_ms >= self._counted_ms + _COUNT_MS:
             self._counted_ms = now_ms
-            # What is durable does not wait here, though its credit may be withheld.
-            waiting = [visitor.unpaid_bytes - visitor.withheld_bytes for visitor in self._visitors.values()]
-            self._waiting_bytes = sum(waiting)
-        self._waiting_bytes += frame.size
-        return self._waiting_bytes <= _BYTES_MAX
+            self._waiting.clear()
+            for each in self._visitors.values():
+                self._waiting[each.pubend] += _waiting_bytes(each)
+        share_bytes = _BYTES_MAX // len(self._settings.pubends)
+        before_bytes = self._waiting[frame.pubend]
+        has_room = before_bytes + frame.size <= share_bytes
+        if not has_room and not _waiting_bytes(visitor):
+            # Even a message that is larger than all that may wait has its turn.
+            has_room = before_bytes < 2 * share_bytes
+        if has_room:
+            self._waiting[frame.pubend] += frame.size
+        return has_room
 
     def _forget_some(self) -> None:
         while len(self._visitors) > _VISITORS_MAX:
@@ -131,3 +146,8 @@ class Visitors:
         gone = [key for key in self._visitors if self._rooms.router.place_in(key[0]).towards(key[1]) is None]
         for key in gone:
             self._intake.leave_all([self._visitors.pop(key)])
+
+
+def _waiting_bytes(visitor: Source) -> int:
+    # What is durable does not wait, though its credit may be withheld.
+    return visitor.unpaid_bytes - visitor.withheld_bytes
