@@ -410,3 +410,8 @@ def test_applications_cannot_set_the_attribute_of_the_lifetime() -> None:
 
 def test_a_lifetime_that_is_none_stays_an_attribute() -> None:
     assert decode_message(encode_body(ID, Message.system({"$expires": "x"})))[1].attributes == {"$expires": "x"}
+
+
+def test_messages_whose_attributes_only_have_the_same_length_keep_their_own() -> None:
+    bodies = [encode_body(ID, Message({"a": value})) for value in (1, 1, 2, 3, 3)]
+    assert [each["a"] for each in take_in(bodies)] == [1, 1, 2, 3, 3]
