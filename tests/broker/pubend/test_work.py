@@ -333,6 +333,19 @@ def test_a_group_that_is_forgotten_leaves_nothing_and_tells_its_members() -> Non
     assert pubend.home.client_of("p", "g") is None
 
 
+def test_a_question_under_way_does_not_make_a_forgotten_group_anew() -> None:
+    pubend = Pubend()
+    pubend.ask()
+    pubend.home.forget("p", "g")
+    pubend.ask(has_joined=True)
+    answer = pubend.answers[-1]
+    assert isinstance(answer, WorkJoined)
+    assert "was forgotten" in answer.problem
+    assert not pubend.home.groups
+    pubend.ask()
+    assert pubend.home.groups
+
+
 def test_a_group_whose_values_are_damaged_holds_the_log_until_it_is_forgotten() -> None:
     pubend = Pubend()
     pubend.ask()

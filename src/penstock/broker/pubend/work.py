@@ -166,6 +166,9 @@ class WorkHome:
             return [_joined(frame, problem)]
         group = self._groups.get(key)
         if group is None:
+            if frame.has_joined:
+                # It belonged to one that was forgotten, and may not have heard so.
+                return [_joined(frame, f"group {frame.group!r} was forgotten")]
             made = self._make(frame, now_ms)
             if isinstance(made, str):
                 return [_joined(frame, made)]
