@@ -118,6 +118,19 @@ def test_what_is_not_answered_is_sent_again_in_a_new_round() -> None:
     assert len(office.group.dying) == 1, "an earlier round"
 
 
+def test_rounds_go_on_above_those_of_a_former_life_whose_clock_was_ahead() -> None:
+    office = Office()
+    office.kill(1)
+    office.look(now_ms=1_000)
+    publisher = office.sent[0].publisher
+    assert office.letters.on_carried(Carried("dead", "pb", publisher, 3_600_000, 0, is_late=True))
+    office.look(now_ms=3_000)
+    assert office.sent[1].round > 3_600_000
+    assert office.letters.on_carried(Carried("dead", "pb", publisher, office.sent[1].round, 1))
+    office.look(now_ms=3_001)
+    assert not office.group.dying
+
+
 def test_at_a_pubend_of_the_same_broker_they_wait_for_the_commit_or_for_room() -> None:
     office = Office("dead")
     office.kill(2)

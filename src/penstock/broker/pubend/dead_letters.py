@@ -112,6 +112,9 @@ class DeadLetters:
         """The pubend for dead letters has answered; returns False if the answer is not for a group."""
         for key, sent in list(self._sent.items()):
             if sent.publisher == frame.publisher:
+                if frame.is_late and frame.round > sent.round:
+                    # A former life of this broker had a clock that was ahead: rounds have to go on above its last one.
+                    self._round = max(self._round, frame.round)
                 if sent.round == frame.round and frame.settled >= sent.last and not frame.is_broken:
                     self._arrived(key, sent.last)
                 return True
