@@ -346,6 +346,19 @@ def test_a_log_that_was_lost_is_not_waited_for() -> None:
     assert home.group.position == 2
 
 
+def test_a_lost_message_that_was_given_up_does_not_keep_later_dead_letters_waiting() -> None:
+    home = Home(deliveries_max=1)
+    home.join("a", 1)
+    home.publish()
+    home.turn()
+    home.judge("a", 1, verdict=Verdict.REFUSED)
+    home.group = Group(home.stored.restored(), now_ms=0)
+    assert [*home.group.dying] == [1]
+    home.group.lose(1)
+    assert not home.group.dying
+    home.group.check_invariants()
+
+
 class Life(RuleBasedStateMachine):
     """Random lives of a group, with commits that take time and restarts that lose what was not committed."""
 

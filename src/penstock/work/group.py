@@ -196,6 +196,7 @@ class Group:
         """The log up to a tick was lost, or trimmed; returns what can never be handed out again."""
         lost = [task for task in self.ledger.undone_tasks() if task.tick <= last and not task.body]
         for task in lost:
+            self.dying.pop(task.number, None)
             self._finish(task)
         self.cursor = max(self.cursor, last + 1)
         return lost
