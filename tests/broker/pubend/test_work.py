@@ -69,9 +69,23 @@ class Pubend:
         given: dict[str, Any] = {"life": self.life, "series": 1, "start": 0, "prefetch": 10, **wishes}
         prefetch, start = given.pop("prefetch"), given.pop("start")
         key, selector = given.pop("key", ""), given.pop("selector", "")
+        deliveries_max = given.pop("deliveries_max", 0)
         name = member.decode()
         frame = WorkAsk(
-            "p", "sb", member, name, round_, received, prefetch, "g", selector, key, WORK_MS, 0, start, **given
+            "p",
+            "sb",
+            member,
+            name,
+            round_,
+            received,
+            prefetch,
+            "g",
+            selector,
+            key,
+            WORK_MS,
+            deliveries_max,
+            start,
+            **given,
         )
         self.answers += self.home.ask(frame, now_ms=self.now_ms)
 
@@ -331,6 +345,29 @@ def test_a_group_that_is_forgotten_leaves_nothing_and_tells_its_members() -> Non
     assert "was forgotten" in answer.problem
     assert pubend.values == {}
     assert pubend.home.client_of("p", "g") is None
+
+
+def test_a_dead_letter_is_sent_when_its_number_is_durable() -> None:
+    pubend = Pubend(dead_letters="dead")
+    pubend.ask(deliveries_max=1)
+    pubend.publish(2)
+    pubend.sync()
+    pubend.judge(b"a", (0, 1, Verdict.REFUSED))
+    number = pubend.finish()
+    assert pubend.carried == []
+    pubend.commits.on_committed(number)
+    pubend.home.on_committed(number, now_ms=pubend.now_ms)
+    assert pubend.home.is_stirred
+    pubend.sync()
+    (carried,) = pubend.carried
+    assert (carried.first, len(carried.bodies)) == (1, 1)
+    pubend.judge(b"a", (1, 1, Verdict.REFUSED))
+    pubend.start()
+    pubend.sync()
+    pubend.read()
+    pubend.sync()
+    (again,) = pubend.carried
+    assert (again.first, again.bodies) == (carried.first, carried.bodies)
 
 
 def test_a_question_under_way_does_not_make_a_forgotten_group_anew() -> None:
