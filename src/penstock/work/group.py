@@ -188,7 +188,8 @@ class Group:
         if task.key is not _UNKEYED:
             self._keys.setdefault(task.key, deque()).append(task)
         if task.state is State.HELD and task.member in self.members:
-            self._hold(self.members[task.member], task)
+            # It has had a place among what its member has since that one joined; now its size is known.
+            self.members[task.member].held_bytes += len(body)
             self._found.setdefault(task.member, []).append(task)
         self._offer(task)
 
@@ -241,8 +242,8 @@ class Group:
             for task in self.ledger.undone_tasks():
                 if task.state is State.HELD and task.member == identity:
                     self._set_until(task, task.work_until_ms)
-                    if task.body:
-                        self._hold(known, task)
+                    # Also before it has been read: it takes a place.
+                    self._hold(known, task)
         known.heard_ms, known.prefetch = now_ms, prefetch
         if known.is_away:
             known.is_away = False

@@ -195,7 +195,8 @@ class WorkHome:
             self._answers.append(_joined(frame, ""))
         if is_new:
             # It has come anew: what it was sent before may not have arrived.
-            self._again.append(_handout(key, frame.member, [*member.held.values()]))
+            read = [task for task in member.held.values() if task.body]
+            self._again.append(_handout(key, frame.member, read))
         is_counted = (frame.life, frame.series) == (self._life, member.series)
         received = frame.received if is_counted else 0
         for handing in group.confirm(frame.member, frame.round, received, now_ms=now_ms):
