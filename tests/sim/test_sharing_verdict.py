@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.broker.broker import Broker
+from penstock.broker.pubend.dead_letters import dead_letter
 from penstock.model.body import encode_body
 from penstock.model.message import Message
 from penstock.model.message_id import MessageId
@@ -15,7 +18,8 @@ from penstock.sim.sharing_verdict import SharingCourt
 from penstock.sim.wire import LinkOptions
 from penstock.sim.worker import GroupPlan, Job, Worker
 from penstock.sim.world import World
-from penstock.work.ledger import State
+from penstock.work.group import Group
+from penstock.work.ledger import Ledger, State, Task
 
 PLAN = GroupPlan(Shared("g", shared_by="symbol", work_ms=2_000, prefetch=5), "volume > 5", 0)
 PUBEND = "b1-pubend"
@@ -53,6 +57,11 @@ class Trial:
         self.publisher = self.world.add_client("pub", "b1")
         assert self.world.run_until_ready()
         self.court.note_in_force("g", PUBEND, self.broker)
+
+    def group(self) -> Group:
+        core = self.broker.core
+        assert isinstance(core, Broker)
+        return core.work.home.groups[PUBEND, "g"]
 
     def work(self, count: int = 6) -> None:
         for number in range(count):
@@ -132,3 +141,90 @@ def test_a_message_that_is_taken_from_its_holder_too_early_is_a_breach() -> None
     assert trial.court.figures.duplicated == 1
     assert "is taken from its holder" in trial.court.figures.problems[0]
     assert "are not done" in trial.court.unrest([trial.broker])
+
+
+def test_a_message_that_counts_as_a_dead_letter_before_there_is_one_is_a_breach() -> None:
+    trial = Trial()
+    trial.worker.stall(100_000)
+    trial.work(1)
+    group = trial.group()
+    task = next(group.ledger.undone_tasks())
+    task.state, task.number = State.DYING, 1
+    group.counts["refused"] += 1
+    trial.court.look_at(trial.broker)
+    assert not any("dead letter" in problem for problem in trial.court.figures.problems)
+    task.state = State.DONE
+    group.counts["dead"] += 1
+    trial.court.look_at(trial.broker)
+    assert "is done as a dead letter, which is not durable" in trial.court.figures.problems[-1]
+
+
+def test_a_dead_letter_is_as_good_as_an_acknowledgement_but_not_both_and_not_twice() -> None:
+    trial = Trial()
+    trial.work(1)
+    (told,) = trial.court.jobs
+    task = Task(told.message.tick, attempts=1, history=("attempt 1: refused",), body=told.message.body)
+    letter = dead_letter(PUBEND, "g", task)
+    trial.broker.apply(replace(trial.broker.settings, dead_letters="dead"))
+    assert trial.broker.disk.journal is not None
+    trial.broker.disk.journal.append(("dead", 1, letter))
+    trial.court.dead_host = trial.broker
+    group = trial.group()
+    done = group.ledger.tasks[task.tick]
+    done.number = 1
+    trial.court._give_up(("g", PUBEND, group.ledger.made, task.tick), done, 0)
+    assert trial.court.figures.is_sound
+    assert any("is done by work-0 and a dead letter" in problem for problem in trial.judge())
+    trial.broker.disk.journal.append(("dead", 2, letter))
+    assert any("has 2 dead letters, and was given up 1 times" in problem for problem in trial.judge())
+
+
+def test_a_message_that_is_handed_out_after_it_has_expired_is_a_breach() -> None:
+    trial = Trial()
+    trial.work(1)
+    assert trial.court.figures.is_sound
+    trial.publisher.publish({"symbol": "ACME", "volume": 10}, b"", PUBEND, 1e-3)
+    trial.world.run_for(1_000)
+    assert trial.court.figures.is_sound
+    assert len(trial.court.jobs) == 1
+    trial.judge()
+    assert trial.court.counts["work_expired"] == 1
+
+
+def test_a_group_that_comes_back_without_being_forgotten_is_a_breach() -> None:
+    trial = Trial()
+    trial.work(1)
+    trial.publisher.forget("g")
+    trial.world.run_for(20_000)
+    trial.court.note_in_force("g", PUBEND, trial.broker)
+    assert trial.court.counts["groups_made_anew"] == 1
+    assert ["though nobody has forgotten it" in problem for problem in trial.court.figures.problems] == [True]
+
+
+def test_a_group_that_was_forgotten_may_be_made_anew_once_and_is_owed_everything_again() -> None:
+    trial = Trial()
+    trial.work(3)
+    trial.court.forgets["g"] += 1
+    trial.publisher.forget("g")
+    trial.world.run_for(20_000)
+    trial.court.note_in_force("g", PUBEND, trial.broker)
+    trial.work(2)
+    assert trial.judge() == []
+    assert trial.court.counts["groups_forgotten"] == 1
+
+
+def test_a_group_that_comes_back_for_a_member_that_belonged_to_it_is_a_breach() -> None:
+    trial = Trial()
+    trial.world.run_for(60_000)
+    trial.court.forgets["g"] += 1
+    core = trial.broker.core
+    assert isinstance(core, Broker)
+    groups = core.work.home._groups
+    group = groups.pop((PUBEND, "g"))
+    trial.court.look_at(trial.broker)
+    assert trial.court.figures.is_sound
+    again = Group(Ledger(group.terms, "", 0, group.ledger.made + 1), now_ms=0)
+    again.members.update(group.members)
+    groups[PUBEND, "g"] = again
+    trial.court.look_at(trial.broker)
+    assert "comes back for a member that belonged to it" in trial.court.figures.problems[-1]

@@ -65,6 +65,58 @@ def test_a_worker_that_stalls_says_nothing_meanwhile() -> None:
     assert all(job.said for job in shop.jobs)
 
 
+def test_a_slow_worker_reads_one_after_the_other_and_is_given_more_time_for_the_rest() -> None:
+    shop = Shop()
+    shop.worker.is_slow = True
+    shop.publish(30)
+    shop.world.run_for(500)
+    assert len(shop.jobs) < 30
+    shop.worker.stall(5_000)
+    before = len(shop.jobs)
+    shop.world.run_for(4_000)
+    assert len(shop.jobs) == before
+    assert shop.worker.extended_us, "the session has asked for more time meanwhile"
+    shop.world.run_for(120_000)
+    assert len({job.message.tick for job in shop.jobs}) == 30
+    assert shop.worker.read_late > 0
+
+
+def test_a_slow_worker_that_becomes_careful_reads_everything_at_once() -> None:
+    shop = Shop()
+    shop.worker.is_slow = True
+    shop.publish(30)
+    shop.world.run_for(100)
+    shop.worker.be_careful()
+    assert len(shop.jobs) == 30
+
+
+def test_a_clumsy_worker_refuses_more_than_others() -> None:
+    refused = []
+    for is_clumsy in (False, True):
+        shop = Shop()
+        shop.worker.is_clumsy = is_clumsy
+        shop.publish(100)
+        shop.world.run_for(5_000)
+        refused.append(sum(job.has_said(Verdict.REFUSED) for job in shop.jobs))
+    assert refused[1] > 2 * refused[0]
+
+
+def test_a_worker_whose_group_was_forgotten_is_told_and_joins_it_again() -> None:
+    shop = Shop()
+    (number,) = shop.worker.wanted
+    member = shop.worker.member(number)
+    assert shop.worker.confirmed_us(member, "b1-pubend") is not None
+    shop.publisher.forget("g")
+    shop.world.run_for(100)
+    assert not shop.worker.is_member(number)
+    assert shop.worker.confirmed_us(member, "b1-pubend") is None
+    shop.world.run_for(10_000)
+    assert shop.worker.is_ready
+    (again,) = shop.worker.wanted
+    assert shop.worker.is_member(again)
+    assert shop.worker.member(again) != member
+
+
 def test_a_worker_that_left_or_died_is_a_member_no_more_and_comes_back_as_another() -> None:
     shop = Shop()
     (number,) = shop.worker.wanted

@@ -622,6 +622,35 @@ def test_a_member_that_goes_after_a_restart_keeps_nothing_that_is_yet_to_be_read
     assert home.state(1) is State.READY
 
 
+def test_a_lost_message_that_was_given_up_does_not_keep_later_dead_letters_waiting() -> None:
+    home = Home(deliveries_max=1)
+    home.join("a", 1)
+    home.publish()
+    home.turn()
+    home.judge("a", 1, verdict=Verdict.REFUSED)
+    home.group = Group(home.stored.restored(), now_ms=0)
+    assert [*home.group.dying] == [1]
+    home.group.lose(1)
+    assert not home.group.dying
+    home.group.check_invariants()
+
+
+def test_what_a_member_had_before_a_restart_takes_a_place_before_it_has_been_read() -> None:
+    home = Home()
+    home.join("a", 1)
+    home.join("b", 1)
+    for _ in range(2):
+        home.publish()
+    (_, first, _), (other, second, _) = sorted(home.turn(), key=lambda each: each[1])
+    home.judge("a" if other == "b" else "b", first, verdict=Verdict.RETURNED)
+    home.group = Group(home.stored.restored(), now_ms=0)
+    home.join(other, 1)
+    home.group.look(home.log[:1], first, now_ms=0)
+    assert home.turn() == [], "it has one, which has yet to be read"
+    home.group.look(home.log, second, now_ms=0)
+    assert home.turn() == [(other, second, 1)]
+
+
 class Life(RuleBasedStateMachine):
     """Random lives of a group, with commits that take time and restarts that lose what was not committed."""
 

@@ -335,9 +335,13 @@ class SimClient:
     def on_handed(self, number: int, message: HandedOut) -> None:
         """Handle a message that was handed to it as the member of a group; for applications that are members."""
 
+    def _read(self, inbox: Inbox) -> list[Received]:
+        """The messages that the application takes out of a subscription now: by default all that have arrived."""
+        return inbox.pop_many()
+
     def _take(self, inbox: Inbox) -> None:
         record = self.witness.record_of(inbox)
-        for received in inbox.pop_many():
+        for received in self._read(inbox):
             if isinstance(received, HandedOut):
                 self.note(f"is handed {received.pubend} {received.tick}, attempt {received.attempt}")
                 self.on_handed(record.number, received)

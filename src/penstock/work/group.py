@@ -210,6 +210,9 @@ class Group:
             # It may have come back since, and gone again.
             self._set_until(task, min(task.until_ms, now_ms + _RETURN_MS))
         if member is not None:
+            if task.tick in member.held:
+                # It has had a place there since that member joined; now its size is known.
+                member.held_bytes += len(task.body)
             self._hold_still(member, task)
             self._found.setdefault(task.member, []).append(task)
 
@@ -266,8 +269,8 @@ class Group:
             for task in self.ledger.undone_tasks():
                 if task.state is State.HELD and task.member == identity:
                     self._set_until(task, task.work_until_ms)
-                    if task.body:
-                        self._hold_still(known, task)
+                    # Also before it has been read: it takes a place.
+                    self._hold_still(known, task)
         known.heard_ms, known.prefetch = now_ms, prefetch
         if known.is_away:
             known.is_away = False

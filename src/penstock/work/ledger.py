@@ -193,6 +193,11 @@ class Ledger:
         if not page.undone and (len(page.tasks) >= PAGE_TASKS or task.page != self._last):
             self._complete.append(task.page)
 
+    @property
+    def dead(self) -> int:
+        """The number of the last dead letter."""
+        return self._dead
+
     def next_dead(self) -> int:
         """The number of the next dead letter."""
         self._dead += 1

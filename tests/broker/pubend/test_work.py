@@ -69,9 +69,23 @@ class Pubend:
         given: dict[str, Any] = {"life": self.life, "series": 1, "start": 0, "prefetch": 10, **wishes}
         prefetch, start = given.pop("prefetch"), given.pop("start")
         key, selector = given.pop("key", ""), given.pop("selector", "")
+        deliveries_max = given.pop("deliveries_max", 0)
         name = given.pop("name", member.decode())
         frame = WorkAsk(
-            "p", "sb", member, name, round_, received, prefetch, "g", selector, key, WORK_MS, 0, start, **given
+            "p",
+            "sb",
+            member,
+            name,
+            round_,
+            received,
+            prefetch,
+            "g",
+            selector,
+            key,
+            WORK_MS,
+            deliveries_max,
+            start,
+            **given,
         )
         self.answers += self.home.ask(frame, now_ms=self.now_ms)
 
@@ -381,6 +395,29 @@ def test_a_question_that_was_on_its_way_does_not_make_a_forgotten_group_anew() -
     # Who asks for the first time makes the group anew.
     pubend.ask()
     assert pubend.sync() == [WorkJoined("p", "sb", b"a", 1)]
+
+
+def test_a_dead_letter_is_sent_when_its_number_is_durable() -> None:
+    pubend = Pubend(dead_letters="dead")
+    pubend.ask(deliveries_max=1)
+    pubend.publish(2)
+    pubend.sync()
+    pubend.judge(b"a", (0, 1, Verdict.REFUSED))
+    number = pubend.finish()
+    assert pubend.carried == []
+    pubend.commits.on_committed(number)
+    pubend.home.on_committed(number, now_ms=pubend.now_ms)
+    assert pubend.home.is_stirred
+    pubend.sync()
+    (carried,) = pubend.carried
+    assert (carried.first, len(carried.bodies)) == (1, 1)
+    pubend.judge(b"a", (1, 1, Verdict.REFUSED))
+    pubend.start()
+    pubend.sync()
+    pubend.read()
+    pubend.sync()
+    (again,) = pubend.carried
+    assert (again.first, again.bodies) == (carried.first, carried.bodies)
 
 
 def test_a_group_whose_values_are_damaged_holds_the_log_until_it_is_forgotten() -> None:

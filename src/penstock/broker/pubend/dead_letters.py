@@ -31,6 +31,7 @@ _AHEAD_MS_MAX: Final = 10 * 366 * 86_400_000
 """Rounds begin with the time: one so far ahead of it is nobody's earlier clock."""
 _AT_ONCE: Final = 16
 _BYTES_AT_ONCE: Final = 256 * 1024
+_ALL: Final = 1 << 62
 _Key: TypeAlias = tuple[str, str]
 """Pubend and group."""
 
@@ -85,17 +86,20 @@ class DeadLetters:
         self._pause: _Pause | None = None
         self.due = Due(self.next_deadline)
 
-    def look(self, key: _Key, group: Group, pubend: str, *, now_ms: int) -> None:
-        """Sends dead letters of a group to a pubend, if it has some and none are on their way."""
+    def look(self, key: _Key, group: Group, pubend: str, *, numbered: int = _ALL, now_ms: int) -> None:
+        """Sends dead letters of a group, up to a number, to a pubend, if it has some and none are on their way.
+
+        The numbers must be durable: after a crash others would get them, and be taken for repetitions.
+        """
         sent = self._sent.get(key)
         if not group.dying or not pubend:
             self._sent.pop(key, None)
             return
         if sent is not None and now_ms < sent.due_ms:
             return
-        tasks = _next(group)
+        tasks = _next(group, numbered)
         if not tasks:
-            # They have yet to be read from the log.
+            # They have yet to be read from the log, or to become durable.
             self._sent.pop(key, None)
             return
         publisher = blake2b(f"{key[0]}/{group.ledger.made}/{key[1]}".encode(), digest_size=16).digest()
@@ -189,12 +193,14 @@ class DeadLetters:
         return [key for key, sent in self._sent.items() if now_ms >= sent.due_ms]
 
 
-def _next(group: Group) -> list[Task]:
-    """The next dead letters, in the order of their numbers, as far as they have been read."""
+def _next(group: Group, last: int) -> list[Task]:
+    """The next dead letters up to a number, in the order of their numbers, as far as they have been read."""
     tasks: list[Task] = []
     size = 0
     for number in sorted(group.dying):
         task = group.dying[number]
+        if number > last:
+            break
         if not task.body or len(tasks) >= _AT_ONCE or (tasks and size + len(task.body) > _BYTES_AT_ONCE):
             break
         if tasks and number != tasks[-1].number + 1:

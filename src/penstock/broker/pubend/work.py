@@ -76,6 +76,8 @@ class _Waiting:
     commit: int
     answers: list[WorkAnswer] = field(default_factory=list)
     handed: list[_Handout] = field(default_factory=list)
+    given_up: list[tuple[_Key, Group, int]] = field(default_factory=list)
+    """Groups with new dead letters, each with the number of the last one."""
 
 
 class WorkHome:
@@ -111,6 +113,8 @@ class WorkHome:
         self._again: list[_Handout] = []
         """What members that have come anew had before."""
         self._waiting: deque[_Waiting] = deque()
+        self._numbered: dict[_Key, int] = {}
+        """By group, the number up to which its dead letters are durable as such: only these are sent."""
         self._last_commit = self._durable = 0
         """The last commit with something in it, and the last one whose values are durable."""
         self.dead_letters: Final = dead_letters
@@ -139,6 +143,7 @@ class WorkHome:
             try:
                 ledger = Ledger.restored(heads.get(key, b""), pages.get(key, {}))
                 self._groups[key] = Group(ledger, now_ms=now_ms)
+                self._numbered[key] = ledger.dead
                 self._stir(key)
             except (DamagedLedgerError, SelectorError) as error:
                 self._damaged[key] = known
@@ -190,7 +195,8 @@ class WorkHome:
             self._answers.append(_joined(frame, ""))
         if is_new:
             # It has come anew: what it was sent before may not have arrived.
-            self._again.append(_handout(key, frame.member, [*member.held.values()]))
+            read = [task for task in member.held.values() if task.body]
+            self._again.append(_handout(key, frame.member, read))
         is_counted = (frame.life, frame.series) == (self._life, member.series)
         received = frame.received if is_counted else 0
         for handing in group.confirm(frame.member, frame.round, received, now_ms=now_ms):
@@ -265,6 +271,7 @@ class WorkHome:
         """Forgets a group with everything that it has kept; returns the number of the commit that does it."""
         key = (pubend, name)
         self.dead_letters.forget(key)
+        self._numbered.pop(key, None)
         group = self._groups.pop(key, None)
         names = self._damaged.pop(key, [])
         if group is not None:
@@ -369,6 +376,7 @@ class WorkHome:
     def finish(self, *, now_ms: int) -> list[WorkAnswer]:
         """Hands out what can be, and puts what has changed into this turn's commit; returns what need not wait."""
         handed, self._again = self._again, []
+        given_up: list[tuple[_Key, Group, int]] = []
         while self._stirred:
             key = next(iter(self._stirred))
             del self._stirred[key]
@@ -379,13 +387,17 @@ class WorkHome:
                     self.keep_dead_letters(now_ms=now_ms)
                 continue
             self._read(key, group)
-            self.dead_letters.look(key, group, self._settings.dead_letters, now_ms=now_ms)
+            numbered = self._numbered.get(key, 0)
+            self.dead_letters.look(key, group, self._settings.dead_letters, numbered=numbered, now_ms=now_ms)
             self.bury()
             given = group.hand_out(now_ms=now_ms)
             handed += [_handout(key, member, tasks) for member, tasks in given.items()]
             self._expired += group.take_expired()
-            for page, value in group.ledger.take_changes().items():
+            changes = group.ledger.take_changes()
+            for page, value in changes.items():
                 self._last_commit = self._commits.add(SetValue(_value_name(key, page), value))
+            if "" in changes and group.ledger.dead > numbered:
+                given_up.append((key, group, group.ledger.dead))
             deadline_ms = group.next_deadline()
             if deadline_ms is not None:
                 self.due.by(deadline_ms)
@@ -394,8 +406,8 @@ class WorkHome:
         answers, self._answers, self._outcomes = self._answers, [], {}
         if self._last_commit <= self._durable:
             return answers + self._sent(handed, now_ms)
-        if answers or handed:
-            self._waiting.append(_Waiting(self._last_commit, answers, handed))
+        if answers or handed or given_up:
+            self._waiting.append(_Waiting(self._last_commit, answers, handed, given_up))
         return []
 
     def on_committed(self, number: int, *, now_ms: int) -> list[WorkAnswer]:
@@ -406,6 +418,10 @@ class WorkHome:
             waiting = self._waiting.popleft()
             answers += waiting.answers
             answers += self._sent(waiting.handed, now_ms)
+            for key, group, last in waiting.given_up:
+                if self._groups.get(key) is group:
+                    self._numbered[key] = last
+                    self._stir(key)
         return answers
 
     def _sent(self, handed: Iterable[_Handout], now_ms: int) -> list[WorkAnswer]:
