@@ -1190,6 +1190,14 @@ MUTANTS: Final = (
         "        return [] if is_next or number else [Skipped(number, self.pubend)]\n",
     ),
     Mutant(
+        "stalled-counts-as-refused",
+        "what came before a refused message and found a link full is skipped with it",
+        "broker/clients/intake.py",
+        "        if frame.round == source.round and not is_stalled:\n",
+        "        if frame.round == source.round:\n",
+        tests=("tests/broker/clients/test_carrying.py",),
+    ),
+    Mutant(
         "denied-costs-credit",
         "messages that a full link does not take cost their publisher credit",
         "broker/clients/carrying.py",

@@ -15,6 +15,8 @@ from penstock.broker.access import Access, Rule
 from penstock.broker.clients import visitors as visitors_module
 from penstock.broker.peers import guest_of
 from penstock.broker.sources import Source
+from penstock.model.body import encode_body
+from penstock.model.message import Message
 from penstock.protocol import frames as f
 from penstock.selectors.selector import Selector
 
@@ -159,6 +161,31 @@ def test_the_door_refuses_what_its_client_may_not_publish_and_the_rest_takes_ove
     overlay.run(1_000, publisher)
     check(overlay, publisher, 3)
     assert len(publisher.refusals) == 3
+
+
+def test_what_came_before_a_refused_message_and_found_no_room_is_not_taken_for_refused() -> None:
+    access = Access(rules=(Rule("%", publish=Selector.parse("number >= 0")),))
+    overlay = line(access=access, link_outbox_bytes=2_000)
+    first = Publisher(overlay, "sb", "pb.a", name="first", identity=b"first")
+    overlay.clog("sb", "ib")
+    first.publish(*range(3), size=800)
+    client = overlay.client("sb", publisher=b"me")
+    source = client.source()
+    bodies = [encode_body(source.next(overlay.now_ms), Message({"number": number})) for number in (10, -1, 11)]
+    client.say(f.Publish(1, bodies, "pb.a"))
+    overlay.unclog("sb", "ib")
+    heard = 0
+    for _ in range(5):
+        rewinds = [each for each in client.heard if isinstance(each, f.Rewind)]
+        for rewind in rewinds[heard:]:
+            client.say(f.Rewound(rewind.round, "pb.a"))
+            if rewind.number == 1:
+                client.say(f.Publish(1, bodies[:1], "pb.a"))
+            client.say(f.Skipped(3, "pb.a"), f.Publish(3, bodies[2:], "pb.a"))
+        heard = len(rewinds)
+        overlay.run(100, first)
+    assert overlay.logged("pb.a") == [0, 1, 2, 10, 11]
+    overlay.check_invariants()
 
 
 def test_an_unknown_pubend_is_refused_where_the_broker_knows_all_and_waited_for_otherwise() -> None:

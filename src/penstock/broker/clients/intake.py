@@ -205,7 +205,9 @@ class Intake:
         source = guest_of(peer).sources.get(frame.pubend)
         if source is None or frame.round > source.round:
             raise ProtocolError(f"the client answers a rewind of pubend {frame.pubend!r} that nobody asked for")
-        if frame.round == source.round:
+        # What found no way is wanted again first: else what came before a refused message would count as refused, too.
+        is_stalled = source.passage is not None and source.passage.is_stalled
+        if frame.round == source.round and not is_stalled:
             source.is_rewinding = False
 
     def skip(self, peer: Peer, frame: Skipped) -> None:
