@@ -72,7 +72,7 @@ class PubendDesk:
         self._commits = commits
         self._registers = registers
         self._replies: deque[_Reply] = deque()
-        self._forgotten: deque[tuple[str, int]] = deque(maxlen=_FORGOTTEN_MAX)
+        self._forgotten: deque[tuple[str, str, int]] = deque(maxlen=_FORGOTTEN_MAX)
         names = ("opened", "durables_claimed", "durables_taken", "durables_forgotten", "durables_denied")
         self.counts = dict.fromkeys(names, 0)
 
@@ -127,6 +127,9 @@ class PubendDesk:
         """A host says that a durable name is not needed any more; answers at once unless something changes."""
         register = self._registers[frame.pubend]
         if not frame.ownership and self._work.client_of(frame.pubend, frame.durable) is not None:
+            if (frame.pubend, frame.host, frame.ticket) in self._forgotten:
+                # A repetition: the group that there is now was made since.
+                return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)]
             return self._forget_group(frame)
         owner = register.get(frame.durable)
         if frame.ownership and owner is not None and (owner.ownership, owner.host) != (frame.ownership, frame.host):
@@ -138,9 +141,9 @@ class PubendDesk:
         change = None if owner is None else register.forget(frame.durable)
         if change is None or owner is None:
             # A repetition because the answer got lost, or an unknown name.
-            existed = (frame.host, frame.ticket) in self._forgotten
+            existed = (frame.pubend, frame.host, frame.ticket) in self._forgotten
             return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=existed)]
-        self._forgotten.append((frame.host, frame.ticket))
+        self._forgotten.append((frame.pubend, frame.host, frame.ticket))
         self.counts["durables_forgotten"] += 1
         commit = self._commits.add(change)
         answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)
@@ -159,7 +162,7 @@ class PubendDesk:
             problem = f"group {frame.durable!r} belongs to another client"
             return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)]
         commit = self._work.forget(frame.pubend, frame.durable)
-        self._forgotten.append((frame.host, frame.ticket))
+        self._forgotten.append((frame.pubend, frame.host, frame.ticket))
         self._replies.append(_Reply(commit, StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)))
         return []
 
