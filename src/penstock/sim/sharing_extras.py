@@ -51,6 +51,8 @@ class Extras:
         if not self._has_dead_letters:
             return plan
         brokers = [replace(each, dead_letters=DEAD_PUBEND) for each in plan.brokers]
+        # Where logs have a maximum somebody has to make room.
+        self.has_clerk = self.has_clerk or "retain_bytes_max" in plan.limits
         place = self._kinds.randrange(len(brokers))
         host = replace(brokers[place], pubends=(*brokers[place].pubends, DEAD_PUBEND))
         if self._is_small:

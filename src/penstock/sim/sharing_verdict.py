@@ -38,7 +38,6 @@ from penstock.broker.broker import Broker
 from penstock.protocol.frames import LATEST
 from penstock.protocol.work_frames import DEAD_LETTERS, Outcome, Verdict
 from penstock.session.work import Said
-from penstock.sim.faults import LASTS_MS_MAX
 from penstock.sim.node import SimBroker
 from penstock.sim.sharing_index import SharingIndex
 from penstock.sim.verdict import Verdict as Figures
@@ -50,7 +49,7 @@ __all__ = ["SharingCourt"]
 
 _PROBLEMS_MAX: Final = 20
 _ID_BYTES: Final = 16
-_SETTLED_US: Final = (LASTS_MS_MAX + 8_000) * 1_000
+_SETTLED_US: Final = 6_000_000
 """After this long nothing is on the way any more that a host said before it knew that its client belongs to a group."""
 _WAITED_MS: Final = 5_000
 """A dead letter that is not durable for this long had to wait for its pubend."""

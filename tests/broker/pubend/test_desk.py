@@ -17,7 +17,7 @@ from penstock.broker.pubend.register import Named, Register
 from penstock.broker.pubend.work import WorkHome
 from penstock.broker.settings import BrokerSettings, SettingsInForce
 from penstock.model.tick import tick_at
-from penstock.protocol.frames import Missing
+from penstock.protocol.frames import Missing, WorkAsk
 from penstock.protocol.stream_frames import (
     LATEST,
     DurableEntry,
@@ -49,9 +49,15 @@ class Office:
     """The desk of a pubend that has existed for a while, with what it has said and what is durable."""
 
     def __init__(
-        self, values: dict[str, bytes] | None = None, access: Access | None = None, *, dead_letters: str = ""
+        self,
+        values: dict[str, bytes] | None = None,
+        access: Access | None = None,
+        *,
+        dead_letters: str = "",
+        others: tuple[str, ...] = (),
     ) -> None:
-        chosen = BrokerSettings("pb", pubends=("p",), access=access or Access(), dead_letters=dead_letters)
+        pubends = ("p", *others)
+        chosen = BrokerSettings("pb", pubends=pubends, access=access or Access(), dead_letters=dead_letters)
         settings = SettingsInForce.of(chosen)
         self.settings = settings
         former = RecoveredPubend(lease=END, last_tick=END, first_tick=OLDEST, trimmed_below=OLDEST)
@@ -60,6 +66,8 @@ class Office:
         self.commits = Commits()
         self.register = Register("p", dict(self.values))
         logs, registers = {"p": self.log}, {"p": self.register}
+        logs |= {name: PubendLog(name, settings, former) for name in others}
+        registers |= {name: Register(name, {}) for name in others}
         self.work = WorkHome(settings, Connections(settings), logs, registers, self.commits, {}, no_dead_letters(logs))
         self.desk = PubendDesk(settings, logs, registers, self.commits, self.work)
 
@@ -356,6 +364,29 @@ def test_who_asks_again_to_forget_learns_that_it_was_known() -> None:
     office.sync()
     assert office.desk.forget(StreamForget("p", "tb", 5, "D")) == [StreamForgotten("p", "tb", 5, existed=True)]
     assert office.desk.forget(StreamForget("p", "tb", 6, "D")) == [StreamForgotten("p", "tb", 6, existed=False)]
+
+
+def test_a_request_that_comes_again_does_not_forget_a_group_that_was_made_meanwhile() -> None:
+    office = Office()
+    ask = WorkAsk("p", "sb", b"m", "worker", 1, 0, 10, "D", "TRUE", "", 1_000, 0, 0)
+    office.work.ask(ask, now_ms=NOW_MS)
+    assert office.desk.forget(StreamForget("p", "tb", 5, "D")) == []
+    assert not office.work.groups
+    office.work.ask(ask, now_ms=NOW_MS)
+    assert office.desk.forget(StreamForget("p", "tb", 5, "D")) == [StreamForgotten("p", "tb", 5, existed=True)]
+    assert office.work.groups
+    office.desk.forget(StreamForget("p", "tb", 6, "D"))
+    assert not office.work.groups
+
+
+def test_one_request_forgets_a_group_at_all_pubends_of_a_broker() -> None:
+    office = Office(others=("q",))
+    for pubend in ("p", "q"):
+        ask = WorkAsk(pubend, "sb", b"m", "worker", 1, 0, 10, "D", "TRUE", "", 1_000, 0, 0)
+        office.work.ask(ask, now_ms=NOW_MS)
+    for pubend in ("p", "q"):
+        assert office.desk.forget(StreamForget(pubend, "tb", 5, "D")) == []
+    assert not office.work.groups
 
 
 def test_what_is_not_known_is_forgotten_at_once() -> None:

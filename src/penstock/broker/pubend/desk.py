@@ -78,7 +78,7 @@ class PubendDesk:
         self._commits = commits
         self._registers = registers
         self._replies: deque[_Reply] = deque()
-        self._forgotten: deque[tuple[str, int]] = deque(maxlen=_FORGOTTEN_MAX)
+        self._forgotten: deque[tuple[str, str, int]] = deque(maxlen=_FORGOTTEN_MAX)
         self._settled: list[StreamSettled] = []
         """What was settled in this turn: its answers wait for the turn's commit."""
         self._settled_ticks = 0
@@ -151,6 +151,9 @@ class PubendDesk:
         """A host says that a durable name is not needed any more; answers at once unless something changes."""
         register = self._registers[frame.pubend]
         if not frame.ownership and self._work.client_of(frame.pubend, frame.durable) is not None:
+            if (frame.pubend, frame.host, frame.ticket) in self._forgotten:
+                # A repetition: the group that there is now was made since.
+                return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)]
             return self._forget_group(frame)
         owner = register.get(frame.durable)
         if frame.ownership and owner is not None and (owner.ownership, owner.host) != (frame.ownership, frame.host):
@@ -162,9 +165,9 @@ class PubendDesk:
         change = None if owner is None else register.forget(frame.durable)
         if change is None or owner is None:
             # A repetition because the answer got lost, or an unknown name.
-            existed = (frame.host, frame.ticket) in self._forgotten
+            existed = (frame.pubend, frame.host, frame.ticket) in self._forgotten
             return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=existed)]
-        self._forgotten.append((frame.host, frame.ticket))
+        self._forgotten.append((frame.pubend, frame.host, frame.ticket))
         self.counts["durables_forgotten"] += 1
         commit = self._commits.add(change)
         answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)
@@ -185,7 +188,7 @@ class PubendDesk:
         if problem := self._work.problem_with_forgetting(frame.pubend, frame.durable):
             return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True, problem=problem)]
         commit = self._work.forget(frame.pubend, frame.durable)
-        self._forgotten.append((frame.host, frame.ticket))
+        self._forgotten.append((frame.pubend, frame.host, frame.ticket))
         self._replies.append(_Reply(commit, StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)))
         return []
 
