@@ -329,6 +329,10 @@ class SharingCourt:
             self.counts["work_left"] += 1
             return
         member = group.members.get(before.member)
+        if member is None and self.forgets[spot[0]]:
+            # Where the group was forgotten it was refused, and so it has left here, too; its worker will hear of that.
+            self.counts["work_of_refused_members"] += 1
+            return
         heard_ms = before.at_ms if member is None else max(member.heard_ms, before.at_ms)
         if now_ms - heard_ms >= AWAY_MS and (member is None or member.is_away):
             self.counts["work_of_absent_members"] += 1
