@@ -1281,8 +1281,8 @@ MUTANTS: Final = (
         "outcome-before-durable",
         "a member is told that its verdict counts before that is durable",
         "broker/pubend/work.py",
-        "            self._waiting.append(_Waiting(self._last_commit, answers, handed))\n        return []\n",
-        "            self._waiting.append(_Waiting(self._last_commit, [], handed))\n        return answers\n",
+        "            self._waiting.append(_Waiting(self._last_commit, answers, handed, given_up))\n        return []\n",
+        "            self._waiting.append(_Waiting(self._last_commit, [], handed, given_up))\n        return answers\n",
         campaign="sharing",
     ),
     Mutant(
@@ -1604,8 +1604,8 @@ MUTANTS: Final = (
         "dead-rounds-too-low",
         "a broker whose clock was set back sends dead letters in rounds that nobody listens to",
         "broker/pubend/dead_letters.py",
-        "if frame.is_late and frame.round > sent.round:",
-        "if frame.is_late and frame.round < 0:",
+        "                if sent.round < frame.round < now_ms + _AHEAD_MS_MAX:",
+        "                if sent.round < frame.round < 0:",
         campaign="sharing",
     ),
     Mutant(
