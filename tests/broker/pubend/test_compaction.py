@@ -360,3 +360,13 @@ def test_whatever_a_crash_loses_each_last_value_is_in_the_log_or_kept(seed: int)
         logged = [tick for tick in home.disk.ticks("p") if tick >= home.log.trimmed_below]
         found |= {home.sent[tick]: tick for tick in logged}
         assert found == {symbol: tick for tick, symbol in sorted(home.sent.items())}
+
+
+def test_publishers_do_not_wait_for_a_log_whose_only_part_cannot_be_trimmed_yet() -> None:
+    home = Home(retain_policy="lapse", retain_bytes_max=50_000)
+    home.finality.report("p", "sb", 1, is_settled=True, now_ms=home.now_ms)
+    home.publish("A", size=60_000)
+    home.check()
+    home.settle()
+    assert home.log.size_bytes > 50_000 * 9 // 8
+    assert home.finality.hold_reason("p") == ""

@@ -160,8 +160,9 @@ class Finality:
         is_lapsing = self._settings.retain_policy != "hold"
         for log in self._logs.values() if not pubend else filter(None, [self._logs.get(pubend)]):
             if is_lapsing:
-                # The oldest is dropped at once, unless last values must be kept first: that may not keep up.
-                if log.name in self._viewed and log.size_bytes >= limit + limit // _LAPSE:
+                # The oldest is dropped at once, unless last values must be kept first: that may not keep up. If nothing
+                # waits for that, what is left of the log is one part that cannot be trimmed yet.
+                if log.name in self._waiting and log.size_bytes >= limit + limit // _LAPSE:
                     return f"pubend {log.name} has to keep last values before it can trim its log to {limit:,} bytes"
             elif log.size_bytes >= limit:
                 whom = self._furthest_behind(log, names=names)
