@@ -8,6 +8,7 @@ another line. Breaking either rule is a breach, even if the application did not 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -72,6 +73,8 @@ class Witness:
         """The ticks that brokers reported as lost."""
         self.carriers: dict[tuple[int, str, int], list[tuple[str, int]]] = {}
         """Who brought a message with a lifetime, by subscription, pubend and tick: brokers, and when it asked them."""
+        self.forgets: Counter[str] = Counter()
+        """How often it has asked a broker to forget a name, repetitions on other connections included."""
         self.holds: list[str] = []
         """All reasons it was ever given for holding back publications."""
         self.told: dict[str, None] = {}
@@ -178,6 +181,8 @@ class Witness:
             case f.Acknowledge(positions, number) if number in self._records:
                 acknowledged = self._records[number].acknowledged
                 acknowledged += [Acknowledged(now_us, heard.names[pubend], tick) for pubend, tick in positions]
+            case f.Forget(_, durable):
+                self.forgets[durable] += 1
             case f.MoveFailed(_, reason):
                 self._note(f"stays: {reason}")
                 self.failures.append(reason)
