@@ -1133,8 +1133,8 @@ MUTANTS: Final = (
         "outcome-before-durable",
         "a member is told that its verdict counts before that is durable",
         "broker/pubend/work.py",
-        "            self._waiting.append(_Waiting(self._last_commit, answers, handed))\n        return []\n",
-        "            self._waiting.append(_Waiting(self._last_commit, [], handed))\n        return answers\n",
+        "            self._waiting.append(_Waiting(self._last_commit, answers, handed, given_up))\n        return []\n",
+        "            self._waiting.append(_Waiting(self._last_commit, [], handed, given_up))\n        return answers\n",
         campaign="sharing",
     ),
     Mutant(
