@@ -1647,7 +1647,7 @@ MUTANTS: Final = (
         "    has_place = len(member.held) + len(member.overdue) < min(member.window, member.prefetch)\n",
         "    held = sum(bool(task.body) for task in member.held.values())\n"
         "    has_place = held + len(member.overdue) < min(member.window, member.prefetch)\n",
-        campaign="sharing",
+        tests=("tests/work/test_group.py",),
     ),
     Mutant(
         "forget-repeated",

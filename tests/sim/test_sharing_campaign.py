@@ -47,7 +47,6 @@ def test_a_seed_tells_the_same_story_every_time() -> None:
         pytest.param(29, id="a goodbye to a silent broker counted as leaving the group"),
         pytest.param(92, id="a dead letter was sent before its number was durable"),
         pytest.param(96, id="after its clock was set back, a broker sent dead letters in rounds that were too low"),
-        pytest.param(181, id="what a member had before a restart took no place until it had been read"),
     ],
 )
 def test_what_went_wrong_once_does_not_again(seed: int) -> None:

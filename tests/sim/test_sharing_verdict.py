@@ -204,7 +204,7 @@ def test_a_group_that_comes_back_without_being_forgotten_is_a_breach() -> None:
 def test_a_group_that_was_forgotten_may_be_made_anew_once_and_is_owed_everything_again() -> None:
     trial = Trial()
     trial.work(3)
-    trial.court.forgets["g"] += 1
+    trial.court.askers.append(trial.publisher)
     trial.publisher.forget("g")
     trial.world.run_for(20_000)
     trial.court.note_in_force("g", PUBEND, trial.broker)
@@ -216,7 +216,6 @@ def test_a_group_that_was_forgotten_may_be_made_anew_once_and_is_owed_everything
 def test_a_group_that_comes_back_for_a_member_that_belonged_to_it_is_a_breach() -> None:
     trial = Trial()
     trial.world.run_for(60_000)
-    trial.court.forgets["g"] += 1
     core = trial.broker.core
     assert isinstance(core, Broker)
     groups = core.work.home._groups

@@ -148,6 +148,7 @@ class SharingCampaign:
             if broker.settings.dead_letters in broker.settings.pubends:
                 self.court.dead_host = broker
         self.publishers = [self._add_publisher(number) for number in range(self._chance.randrange(2, 6))]
+        self.court.askers.extend(self.publishers)
         self.workers = [
             self._add_worker(number, plans[number % len(plans)])
             for number in range(max(len(plans), self._chance.randrange(2, 9)))
@@ -336,7 +337,6 @@ class SharingCampaign:
         places = client.session.publishing.places
         known = {pubend: each for pubend, each in made.items() if each is not None and pubend in places}
         self._forgettings.append(_Forgetting(client, group, self.world.clock.now_us, client.witness.refused, known))
-        self.court.forgets[group] += 1
         client.forget(group)
 
     # --- what becomes of workers

@@ -38,6 +38,7 @@ from penstock.broker.broker import Broker
 from penstock.protocol.frames import LATEST
 from penstock.protocol.work_frames import DEAD_LETTERS, Outcome, Verdict
 from penstock.session.work import Said
+from penstock.sim.client import SimClient
 from penstock.sim.node import SimBroker
 from penstock.sim.sharing_index import SharingIndex
 from penstock.sim.verdict import Verdict as Figures
@@ -97,8 +98,8 @@ class SharingCourt:
         """The brokers of the pubends at which groups work."""
         self.dead_host: SimBroker | None = None
         """The broker of the pubend for dead letters, if there is one."""
-        self.forgets: Final[Counter[str]] = Counter()
-        """How often somebody has asked to forget a group."""
+        self.askers: Final[list[SimClient]] = []
+        """The clients that may ask to forget a group."""
         self.jobs: Final[list[Job]] = []
         self._excused = excused
         self._by_task: dict[_Task, list[Job]] = {}
@@ -240,7 +241,7 @@ class SharingCourt:
     def _check_anew(self, name: str, pubend: str, group: Group) -> None:
         """A group was made at a pubend: rightly, if it is the first one, or those before it were forgotten."""
         former = sum((name, pubend, each) in self._owed for each in self._eras[name, pubend])
-        if former > self.forgets[name]:
+        if former > self._forgets(name):
             self.figures.duplicated += 1
             self._complain(f"{name} is made anew at {pubend} though nobody has forgotten it ({former} times before)")
         told = self._told.get((name, pubend), set())
@@ -329,7 +330,7 @@ class SharingCourt:
             self.counts["work_left"] += 1
             return
         member = group.members.get(before.member)
-        if member is None and self.forgets[spot[0]]:
+        if member is None and self._forgets(spot[0]):
             # Where the group was forgotten it was refused, and so it has left here, too; its worker will hear of that.
             self.counts["work_of_refused_members"] += 1
             return
@@ -348,6 +349,10 @@ class SharingCourt:
             return
         self.figures.duplicated += 1
         self._complain(f"{_named(spot)} is taken from its holder {now_ms - since_ms} ms after attempt {before.attempt}")
+
+    def _forgets(self, group: str) -> int:
+        """How often clients have said that a group is to be forgotten."""
+        return sum(client.witness.forgets[group] for client in self.askers)
 
     def _has_left(self, identity: bytes) -> bool:
         for worker in self.workers.values():

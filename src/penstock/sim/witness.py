@@ -8,6 +8,7 @@ another line. Breaking either rule is a breach, even if the application did not 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -72,6 +73,8 @@ class Witness:
         """The ticks that brokers reported as lost."""
         self.carriers: dict[tuple[int, str, int], list[tuple[str, int]]] = {}
         """Who brought a message with a lifetime, by subscription, pubend and tick: brokers, and when it asked them."""
+        self.forgets: Counter[str] = Counter()
+        """How often it has asked a broker to forget a name, repetitions on other connections included."""
         self.holds: list[str] = []
         """All reasons it was ever given for holding back publications."""
         self.told: dict[str, None] = {}
@@ -182,6 +185,8 @@ class Witness:
                 name = heard.names[pubend]
                 self._records[number].acknowledged.append(Acknowledged(now_us, name, below))
                 self._records[number].named += [Acknowledged(now_us, name, tick) for tick in ticks]
+            case f.Forget(_, durable):
+                self.forgets[durable] += 1
             case f.MoveFailed(_, reason):
                 self._note(f"stays: {reason}")
                 self.failures.append(reason)
