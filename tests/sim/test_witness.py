@@ -222,6 +222,19 @@ def test_a_session_may_drop_what_had_expired_by_the_clock_of_another_lines_broke
         assert len(case.witness.breaches) == breaches
 
 
+def test_a_session_may_drop_a_best_effort_message_that_another_broker_brings_again() -> None:
+    case = Case()
+    case.deliver(1, 5, pubend=1)
+    case.begin(2)
+    case.ask(2)
+    case.deliver(2, 5, pubend=1)
+    case.witness.check_repeated(1)
+    assert case.witness.breaches == []
+    case.deliver(2, 6, pubend=1)
+    case.witness.check_repeated(2)
+    assert "dropped a delivery that came on no other line" in case.witness.breaches[0]
+
+
 def test_every_broker_that_brings_a_message_with_a_lifetime_is_noted() -> None:
     case = Case()
     case.clock.now_us = 7_000

@@ -39,6 +39,8 @@ _LEFT: Final = 0.4
 """Which share of messages are not acknowledged yet, at each opportunity, by who acknowledges single messages."""
 _AWAITED: Final = 0.5
 """Of which share of those somebody waits to hear that they are kept."""
+_KEPT_US: Final = 10_000_000
+"""In a world without harm, it is told long before that a message is kept."""
 _OPEN_AGAIN_US: Final = 500_000
 """How long an application that found no broker at first waits before it tries again."""
 
@@ -388,6 +390,12 @@ class SimClient:
             if chance.random() < _AWAITED:
                 self.awaited.append((record.number, message.pubend, message.tick))
                 receipts.wait_for(message.pubend, message.tick)
+
+    @property
+    def overdue(self) -> list[tuple[int, str, int]]:
+        """Those of ``awaited`` that it has waited for so long that the answer must be lost."""
+        latest_us = self.clock.now_us - _KEPT_US
+        return [each for each in self.awaited if self._records[each[0]].done[each[1:]] < latest_us]
 
     def _hear_what_is_kept(self) -> None:
         """Record which of the acknowledged messages are kept, as the application is told that waits for it."""

@@ -247,9 +247,9 @@ class Lives:
         return self._waiting()
 
     def _waiting(self) -> str:
-        """Who waits to hear that a message is kept."""
+        """Who has waited for long to hear that a message is kept."""
         for client in self.clients:
-            for number, pubend, tick in client.awaited:
+            for number, pubend, tick in client.overdue:
                 return f"{client.name} waits until {pubend} {tick} of subscription {number} is kept"
         return ""
 

@@ -41,6 +41,8 @@ class _Heard:
     begun: dict[_Key, None] = field(default_factory=dict)
     last: dict[_Key, int] = field(default_factory=dict)
     """The last tick that came, of guaranteed pubends."""
+    best_effort: dict[_Key, set[int]] = field(default_factory=dict)
+    """The ticks that came, of best-effort pubends."""
     taken: dict[_Key, int] = field(default_factory=dict)
     """The tick below which somebody else has got everything, under the same durable name."""
     starts: dict[_Key, int] = field(default_factory=dict)
@@ -213,6 +215,10 @@ class Witness:
                     self._on_message(line, heard, (number, pubend), tick, expires=expires)
                     if expires and number in heard.asked_us:
                         self._note_carrier(heard, (number, pubend), tick)
+        elif (loose := heard.names.get(frame.pubend)) is not None:
+            for tick, numbers in zip(frame.ticks, frame.numbers, strict=True):
+                for number in unpacked(numbers):
+                    self._on_best_effort(heard, (number, loose), tick)
         for tick, numbers in zip(frame.ticks, frame.numbers, strict=True):
             self._note(f"gets {tick} for {numbers.hex()}")
 
@@ -230,6 +236,13 @@ class Witness:
             # By the clock of another line's broker it had expired, and was passed over there.
             self._excused += 1
         heard.last[key] = max(last, tick)
+
+    def _on_best_effort(self, heard: _Heard, key: _Key, tick: int) -> None:
+        """The session drops what came before: another broker may bring it again, on a slower way."""
+        lines = [each for each in self._lines.values() if each is not heard]
+        if any(tick in each.best_effort.get(key, ()) for each in lines):
+            self._excused += 1
+        heard.best_effort.setdefault(key, set()).add(tick)
 
     def _note_carrier(self, heard: _Heard, key: _Key, tick: int) -> None:
         number, pubend = key
