@@ -21,7 +21,7 @@ from penstock.broker.pubend.dead_letters import DeadLetters
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import Register
 from penstock.broker.settings import BrokerSettings
-from penstock.model.body import decode_attributes
+from penstock.model.body import take_in
 from penstock.model.errors import MisuseError
 from penstock.model.tick import TickRange
 from penstock.protocol.control import shortened
@@ -49,6 +49,8 @@ WorkAnswer: TypeAlias = Handed | WorkJoined | WorkOutcomes
 """A word of a pubend to a host, which both are named in it."""
 
 _PREFIX: Final = "work"
+_VERDICTS: Final = tuple(Verdict)
+"""By their numbers: to make one of its number costs several times as much, for every message."""
 _FIRST_NUMBER: Final = 1 << 61
 """Numbers of reads: far from those for subscribers, and those for clients that read logs."""
 _READ_BYTES: Final = 128 * 1024
@@ -245,7 +247,7 @@ class WorkHome:
             return
         outcomes = self._outcomes.setdefault((key, frame.member, frame.host), [])
         for tick, attempt, verdict, delay_ms, reason in frame.verdicts:
-            outcome = group.judge(frame.member, tick, attempt, Verdict(verdict), delay_ms, reason, now_ms=now_ms)
+            outcome = group.judge(frame.member, tick, attempt, _VERDICTS[verdict], delay_ms, reason, now_ms=now_ms)
             outcomes.append((tick, attempt, verdict, outcome))
         self._stir(key)
 
@@ -293,7 +295,7 @@ class WorkHome:
         first, last = knowledge.first, knowledge.last
         decoded = knowledge.decoded
         if decoded is None:
-            decoded = [decode_attributes(body) for body in knowledge.bodies]
+            decoded = take_in(knowledge.bodies)
         for key, group in self._groups.items():
             if key[0] == knowledge.pubend and first <= group.cursor <= last + 1:
                 group.look(zip(knowledge.ticks, knowledge.bodies, decoded, strict=True), last, now_ms=now_ms)
@@ -307,7 +309,9 @@ class WorkHome:
         if read is None:
             return False
         last = min(last, read.last)
-        found = [(tick, body, decode_attributes(body)) for tick, body in messages if tick <= last]
+        ticks = [tick for tick, _ in messages if tick <= last]
+        bodies = [body for _, body in messages[: len(ticks)]]
+        found = list(zip(ticks, bodies, take_in(bodies), strict=True))
         for key, group in self._groups.items():
             if key[0] == read.pubend:
                 if read.first <= group.cursor <= last + 1:
