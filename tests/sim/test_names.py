@@ -51,6 +51,11 @@ def test_what_a_former_owner_acknowledged_does_not_count() -> None:
     assert len(found(first, second, life("three", 200, 51, 51))) == 1
     # Before the other one was confirmed, it counts.
     assert found(life("one", 0, 5, 51, (25, 51)), second, life("three", 200, 51, 51)) == []
+    # When the other one has ended, its broker may have claimed the name anew, unless it was told that it lost it.
+    second.record.visits[0].ended_us = 50
+    assert found(first, second, life("three", 200, 51, 51)) == []
+    first.record.refused = "durable subscription was taken over"
+    assert len(found(first, second, life("three", 200, 51, 51))) == 1
 
 
 def test_what_was_acknowledged_by_who_was_never_told_where_it_begins_counts() -> None:

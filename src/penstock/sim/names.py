@@ -168,11 +168,10 @@ def _is_overtaken(life: Life, time_us: int, begun: Sequence[_Begun]) -> bool:
     """Whether another life had certainly taken the name over by then.
 
     One that was later told that it lost the name does not count: as names are claimed at several pubends at once, this
-    life may have had the higher number all the time. Neither does any if this life was never told so: when a pubend was
-    out of reach meanwhile, its broker may have claimed the name again since.
+    life may have had the higher number all the time. Neither does one that had ended by then, if this life was never
+    told of it: when the pubend comes into reach again, its broker claims the name anew.
     """
-    if not life.record.refused:
-        return False
+    was_told = bool(life.record.refused)
     own = [each for each in begun if each.life is life and each.visit.asked_us <= time_us]
     if not own or own[-1].start.confirmed_us > time_us or (own[-1].visit.ended_us or _NEVER_US) < time_us:
         return False
@@ -182,6 +181,7 @@ def _is_overtaken(life: Life, time_us: int, begun: Sequence[_Begun]) -> bool:
         and not each.life.record.refused
         and since_us < each.visit.asked_us
         and each.start.confirmed_us <= time_us
+        and (was_told or (each.visit.ended_us or _NEVER_US) >= time_us)
         for each in begun
     )
 
