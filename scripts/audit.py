@@ -24,8 +24,21 @@ from packaging.utils import canonicalize_name
 
 PAGE = Path("docs/dependencies.md")
 LOCK = Path("requirements.lock")
-ACCEPTED = ("0BSD", "Apache", "BSD", "CC0", "ISC", "MIT", "MPL", "Mozilla", "PSF", "Python Software Foundation", "Zlib")
-"""How licences begin that let Penstock be given away under its own."""
+ACCEPTED = (
+    "0BSD",
+    "Apache",
+    "BSD",
+    "CC0",
+    "ISC",
+    "LGPL",
+    "MIT",
+    "MPL",
+    "Mozilla",
+    "PSF",
+    "Python Software Foundation",
+    "Zlib",
+)
+"""How licences begin that let Penstock be given away under its own; LGPL where we only import a package (psycopg)."""
 ROW = re.compile(
     r"\| `(?P<name>[^`]+)` \| (?P<version>\S+) \| (?P<licence>[^|]+) \| .* \| `(?P<tag>\S+)` `(?P<digest>\w+)` \|"
 )

@@ -14,7 +14,8 @@ from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.keeper import Keeper
 from penstock.live.store import NotAStoreError, StoreFailedError, StoreLockedError
 from penstock.live.store.database import FILE_NAME
-from penstock.live.store_worker import KeptRead, LogRead, StorePlace
+from penstock.live.store.place import FolderPlace
+from penstock.live.store_worker import KeptRead, LogRead
 from penstock.model.errors import PenstockError
 from penstock.model.tick import Tick
 
@@ -51,7 +52,7 @@ class Listener:
 
 def keeper_of(folder: Path, *, bytes_max: int | None = None) -> tuple[Keeper, Listener]:
     listener = Listener()
-    return Keeper(StorePlace(folder, "o", "b1", bytes_max, reserve_bytes=0), listener), listener
+    return Keeper(FolderPlace(folder, "o", "b1", bytes_max, reserve_bytes=0), listener), listener
 
 
 def messages(number: int, first: int, last: int, *, size: int = 10) -> Commit:

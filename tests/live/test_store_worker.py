@@ -26,6 +26,7 @@ from penstock.broker.commit_queue import Committed, Full, ValuesKept
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.store import ChangeRefusedError, StoreFailedError, StoreFullError, StoreLockedError
+from penstock.live.store.place import FolderPlace
 from penstock.live.store_worker import (
     INCARNATION,
     Ended,
@@ -35,7 +36,6 @@ from penstock.live.store_worker import (
     Opened,
     Report,
     StoreFigures,
-    StorePlace,
     StoreWorker,
 )
 from penstock.model.tick import TICK_MAX, Tick, TickRange
@@ -48,7 +48,9 @@ class Bench:
 
     def __init__(self, folder: Path, *, bytes_max: int | None = None) -> None:
         self.reports: list[Report] = []
-        self.worker = StoreWorker(StorePlace(folder, "o", "b1", bytes_max, reserve_bytes=0), self.on_report, retry_ms=1)
+        self.worker = StoreWorker(
+            FolderPlace(folder, "o", "b1", bytes_max, reserve_bytes=0), self.on_report, retry_ms=1
+        )
         self.last = self.asked = 0
 
     def on_report(self, report: Report) -> None:

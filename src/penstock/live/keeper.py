@@ -23,9 +23,9 @@ from penstock.live.store_worker import (
     LogRead,
     Opened,
     Report,
-    StorePlace,
     StoreWorker,
 )
+from penstock.live.stores import Place
 from penstock.model.errors import PenstockError
 from penstock.system.logs import log
 
@@ -68,7 +68,7 @@ class KeeperListener(Protocol):
 class Keeper:
     """A store in a thread of its own; call ``open`` first and ``close`` at the end."""
 
-    def __init__(self, place: StorePlace, listener: KeeperListener) -> None:
+    def __init__(self, place: Place, listener: KeeperListener) -> None:
         self._place, self._listener = place, listener
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker = StoreWorker(place, self._tell)
@@ -128,7 +128,7 @@ class Keeper:
     def status(self) -> dict[str, Any]:
         """The store's figures."""
         return {
-            "folder": str(self._place.folder),
+            "folder": self._place.shown,
             **self._worker.figures.as_dict(),
             "waiting_commits": self.waiting_commits,
             "waiting_bytes": self.waiting_bytes,
@@ -170,7 +170,7 @@ class Keeper:
         assert self._opened is not None
         if not isinstance(error, PenstockError):
             reason = error.strerror if isinstance(error, OSError) else None
-            shown = StoreFailedError(f"store {self._place.folder} failed: {reason or repr(error)}")
+            shown = StoreFailedError(f"store {self._place.shown} failed: {reason or repr(error)}")
             shown.__cause__ = error
             error = shown
         if not self._opened.done():

@@ -18,7 +18,8 @@ from penstock.live.errors import NodeFailedError, StorageError
 from penstock.live.keeper import Keeper
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.live.store import StoreRefusedError
-from penstock.live.store_worker import KeptRead, LogRead, StorePlace
+from penstock.live.store.place import FolderPlace
+from penstock.live.store_worker import KeptRead, LogRead
 from penstock.live.turns import Pace, Turns
 from penstock.model.errors import PenstockError
 from penstock.system.logs import log
@@ -63,7 +64,7 @@ class Storage:
         self._asked: dict[int, asyncio.Future[dict[str, bytes | None]]] = {}
         if self._place.data is not None:
             limit = self._place.data_bytes_max or None
-            self._keeper = Keeper(StorePlace(self._place.data, overlay.name, name, limit), self)
+            self._keeper = Keeper(FolderPlace(self._place.data, overlay.name, name, limit), self)
 
     async def open(self, *, started_ms: int) -> tuple[Recovered | None, int]:
         """Open the store: what an earlier run left, and a new incarnation; raises ``StorageError`` if refused."""

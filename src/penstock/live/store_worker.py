@@ -1,4 +1,4 @@
-"""Carries out a broker's commits and reads in a thread of its own, which alone touches the store.
+"""Carries out a broker's commits and reads in a thread of its own, which alone touches the store, whichever it is.
 
 ``broker.commit_queue`` decides what to do next, which commits share a sync, and what happens to them when there is no
 space. The thread keeps counters for status and metrics, which the event loop reads without asking it.
@@ -10,15 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 
-from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Group, QueueReport, Read, Work
+from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Full, Group, QueueReport, Read, Work
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Recovered, SetValue
 from penstock.broker.effects import Commit, ReadKept, ReadLog
-from penstock.live.store import LogStore, Recovery, StoreFullError
-from penstock.live.store.reserve import RESERVE_BYTES
+from penstock.live.store import Recovery, StoreFullError
+from penstock.live.stores import Place, Store
 from penstock.model.tick import Tick, TickRange
 from penstock.system.logs import log
 
@@ -31,7 +30,6 @@ __all__ = [
     "Opened",
     "Report",
     "StoreFigures",
-    "StorePlace",
     "StoreWorker",
 ]
 
@@ -42,18 +40,6 @@ _FILES_MS: Final = 1_000
 """How often the size of the files is checked."""
 _NAMED_MAX: Final = 1_000
 """Damaged records remembered as logged; further ones are neither logged nor counted."""
-
-
-@dataclass(slots=True, frozen=True)
-class StorePlace:
-    """Which store to open, for whom."""
-
-    folder: Path
-    overlay: str
-    broker: str
-    bytes_max: int | None = None
-    """The size of the file at which the store is full; None for no limit but the disk."""
-    reserve_bytes: int = RESERVE_BYTES
 
 
 @dataclass(slots=True, frozen=True)
@@ -142,7 +128,7 @@ class StoreFigures:
 class StoreWorker:
     """The work of the store's thread, which calls ``run``; the other public methods are for other threads."""
 
-    def __init__(self, place: StorePlace, tell: Callable[[Report], None], *, retry_ms: int = RETRY_MS) -> None:
+    def __init__(self, place: Place, tell: Callable[[Report], None], *, retry_ms: int = RETRY_MS) -> None:
         self._place = place
         self._tell = tell
         self._inbox: SimpleQueue[_Order | None] = SimpleQueue()
@@ -164,22 +150,20 @@ class StoreWorker:
     def run(self, started_ms: int) -> None:
         """Open the store, serve until the end, and close it; reports whatever goes wrong."""
         try:
-            place = self._place
-            opened = LogStore.open(
-                place.folder,
-                overlay=place.overlay,
-                broker=place.broker,
-                bytes_max=place.bytes_max,
-                reserve_bytes=place.reserve_bytes,
-            )
-            with closing(opened) as store:
+            with closing(self._place.open(self._on_wait)) as store:
                 self._tell(self._begin_life(store, started_ms))
                 self._serve(store)
         except Exception as error:  # noqa: BLE001 - the thread must not end without a word
             self._tell(Failed(error))
         self._tell(Ended(len(self._queue)))
 
-    def _begin_life(self, store: LogStore, started_ms: int) -> Opened:
+    def _on_wait(self, reason: str) -> None:
+        """Hold publishers back while a commit takes long; the next durable group ends that."""
+        if reason and reason != self.figures.full_reason:
+            self._tell(Full(reason))
+        self.figures.full_reason = reason
+
+    def _begin_life(self, store: Store, started_ms: int) -> Opened:
         """Recover what the earlier run left, and make the new incarnation durable before it is used."""
         recovered = store.recovered()
         for name in store.damaged_values():
@@ -195,7 +179,7 @@ class StoreWorker:
         self._look_at_files(store)
         return Opened(recovered, incarnation, store.recovery)
 
-    def _serve(self, store: LogStore) -> None:
+    def _serve(self, store: Store) -> None:
         while True:
             self._take_in()
             work = self._queue.begin_next(now_ms=_now_ms())
@@ -227,7 +211,7 @@ class StoreWorker:
         else:
             self._queue.put_read(order)
 
-    def _carry_out(self, store: LogStore, work: Work) -> None:
+    def _carry_out(self, store: Store, work: Work) -> None:
         if isinstance(work, Group | Ahead):
             self._write(store, work)
         else:
@@ -235,7 +219,7 @@ class StoreWorker:
 
     # Commits.
 
-    def _write(self, store: LogStore, write: Group | Ahead) -> None:
+    def _write(self, store: Store, write: Group | Ahead) -> None:
         try:
             reports = self._go_ahead(store, write) if isinstance(write, Ahead) else self._commit(store, write)
         except StoreFullError as error:
@@ -246,13 +230,13 @@ class StoreWorker:
         if _now_ms() >= self._files_at_ms:
             self._look_at_files(store)
 
-    def _commit(self, store: LogStore, group: Group) -> list[QueueReport]:
+    def _commit(self, store: Store, group: Group) -> list[QueueReport]:
         began_s = time.perf_counter()
         store.commit(group.changes())
         self.figures.count(group.commits, sync_ms=(time.perf_counter() - began_s) * 1_000)
         return self._queue.on_durable()
 
-    def _go_ahead(self, store: LogStore, ahead: Ahead) -> list[QueueReport]:
+    def _go_ahead(self, store: Store, ahead: Ahead) -> list[QueueReport]:
         before = [store.trimmed_below(trim.pubend) for trim in ahead.trims]
         store.commit(ahead.changes())
         after = [store.trimmed_below(trim.pubend) for trim in ahead.trims]
@@ -260,7 +244,7 @@ class StoreWorker:
 
     # Reads.
 
-    def _read_next(self, store: LogStore, ask: Read) -> None:
+    def _read_next(self, store: Store, ask: Read) -> None:
         try:
             self._read(store, ask)
         except StoreFullError as error:
@@ -270,7 +254,7 @@ class StoreWorker:
         else:
             self._queue.on_read()
 
-    def _read(self, store: LogStore, ask: Read) -> None:
+    def _read(self, store: Store, ask: Read) -> None:
         self.figures.reads += 1
         if isinstance(ask, ReadKept):
             kept = store.read_kept(ask.names, bytes_max=KEPT_READ_BYTES_MAX)
@@ -279,7 +263,7 @@ class StoreWorker:
         else:
             self._read_log(store, ask)
 
-    def _read_log(self, store: LogStore, ask: ReadLog) -> None:
+    def _read_log(self, store: Store, ask: ReadLog) -> None:
         trimmed_below = store.trimmed_below(ask.pubend)
         if ask.first < trimmed_below:
             # Trimmed after the broker asked: messages that are gone must not look like silence.
@@ -308,7 +292,7 @@ class StoreWorker:
                 self.figures.damaged_kept = len(self._named_kept)
                 log("store-kept-damaged", (("broker", self._place.broker), ("name", name)))
 
-    def _look_at_files(self, store: LogStore) -> None:
+    def _look_at_files(self, store: Store) -> None:
         # Reading the folder takes a descriptor, and a figure is not worth failing for.
         with suppress(OSError):
             self.figures.file_bytes = store.file_bytes()

@@ -15,6 +15,7 @@ PenstockError
 │       └── CorruptValueError   a named value
 ├── StoreFullError              there is no space: nothing of the commit was written, later ones may work
 └── StoreFailedError            the disk failed: reopening the store tells what is durable
+    └── StoreFencedError        somebody else has taken the store over
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = [
     "NotAStoreError",
     "StoreDamagedError",
     "StoreFailedError",
+    "StoreFencedError",
     "StoreFullError",
     "StoreLockedError",
     "StoreOwnerError",
@@ -109,3 +111,7 @@ class StoreFullError(PenstockError):
 
 class StoreFailedError(PenstockError):
     """The disk failed, and it is unknown whether the last commit is durable: reopen the store."""
+
+
+class StoreFencedError(StoreFailedError):
+    """Somebody else has taken the store over: nothing of the last commit was written."""
