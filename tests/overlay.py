@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker import Broker, BrokerSettings, Close, Mechanism, Record
-from penstock.broker.effects import Commit, Effect, Operate, ReadKept, ReadLog
+from penstock.broker.effects import Commit, Effect, EndLife, Operate, ReadKept, ReadLog
 from penstock.broker.outbox import CONTROL_FRAME_BYTES
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
@@ -381,6 +381,7 @@ class Overlay:
             if isinstance(effect, Operate):
                 self._act(name, self.brokers[name].operated(effect.fence, now_ms=self.now_ms))
                 continue
+            assert not isinstance(effect, EndLife), f"{name}: {effect.reason}"
             self._carry(name, effect.connection)
             if isinstance(effect, Close):
                 self._close(effect)

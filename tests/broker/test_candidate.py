@@ -145,11 +145,12 @@ def test_a_release_that_is_not_answered_is_repeated_until_the_lease_is_over_anyw
 def test_a_broker_that_stops_gives_its_home_up_and_asks_for_nothing_more() -> None:
     candidate = holder()
     assert candidate.leave(now_ms=200) == [Stop(is_orderly=True, reason="broker pb1 is stopping")]
-    assert not candidate.is_over
+    over = [candidate.is_over]
     candidate.on_ended(now_ms=300)
     assert candidate.on_deadline(now_ms=300) == [Release(3, "")]
     candidate.on_answer(Held("", 3, 0, ""), now_ms=310)
-    assert candidate.is_over
+    over.append(candidate.is_over)
+    assert over == [False, True]
     assert candidate.next_deadline() is None
 
 

@@ -9,7 +9,19 @@ import pytest
 
 from penstock.broker import effects
 from penstock.broker.durable import Trim
-from penstock.broker.effects import Close, Commit, Effect, Hold, Operate, ReadKept, ReadLog, Record, Resume, Wake
+from penstock.broker.effects import (
+    Close,
+    Commit,
+    Effect,
+    EndLife,
+    Hold,
+    Operate,
+    ReadKept,
+    ReadLog,
+    Record,
+    Resume,
+    Wake,
+)
 from penstock.model.tick import Tick
 
 EXAMPLES: list[Effect] = [
@@ -22,6 +34,7 @@ EXAMPLES: list[Effect] = [
     ReadLog(1, "p", 0, 9, 100),
     ReadKept(1, ("mark",)),
     Operate("1/a/1", 5),
+    EndLife("a later life runs elsewhere"),
 ]
 
 

@@ -167,6 +167,7 @@ class Broker:
             f.Subscribe: only(PeerKind.CLIENT, self._on_subscribe),
             f.StatusRequest: only(PeerKind.CLIENT, View(rooms, self._figures, self._guaranteed).on_request),
             **link_handlers(self._neighbourhood, self._router, self._mechanisms),
+            f.LinkState: only(PeerKind.LINK, self._on_link_state),
             **stream_handlers(self._guaranteed, self._log_desk, self._congestion, self._router),
             **carry_handlers(self._intake, self._visitors, self._guaranteed.work, self._router),
             **trace_handlers(self._trace_desk, self._router),
@@ -442,6 +443,10 @@ class Broker:
         self._neighbourhood.link_up(peer, name)
         self._tracker.on_neighbour(name, up=True)
         self._mechanisms.on_neighbour(name, up=True, now_ms=now_ms)
+
+    def _on_link_state(self, peer: Peer, frame: f.LinkState, now_ms: int) -> None:
+        self._neighbourhood.on_link_state(peer, frame, now_ms=now_ms)
+        self._end_all(self._neighbourhood.take_former(), now_ms)
 
     def _on_subscribe(self, peer: Peer, frame: f.Subscribe, now_ms: int) -> None:
         self._neighbourhood.flood(self._desk.subscribe(peer, frame, now_ms=now_ms))

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from penstock.broker.durable import Change
 
-__all__ = ["Close", "Commit", "Effect", "Hold", "Operate", "ReadKept", "ReadLog", "Record", "Resume", "Wake"]
+__all__ = ["Close", "Commit", "Effect", "EndLife", "Hold", "Operate", "ReadKept", "ReadLog", "Record", "Resume", "Wake"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,4 +91,11 @@ class Operate:
     until_ms: int
 
 
-Effect: TypeAlias = Wake | Close | Hold | Resume | Record | Commit | ReadLog | ReadKept | Operate
+@dataclass(slots=True, frozen=True)
+class EndLife:
+    """End this life of the broker at once: a later one runs elsewhere, and only that one speaks for it."""
+
+    reason: str
+
+
+Effect: TypeAlias = Wake | Close | Hold | Resume | Record | Commit | ReadLog | ReadKept | Operate | EndLife

@@ -43,7 +43,6 @@ def link_handlers(neighbourhood: Neighbourhood, router: Router, mechanisms: Mech
     return _all_of(
         PeerKind.LINK,
         {
-            f.LinkState: lambda peer, frame, now_ms: neighbourhood.on_link_state(peer, frame, now_ms=now_ms),
             f.FilterUpdate: lambda peer, frame, now_ms: neighbourhood.on_filter_update(peer, frame, now_ms=now_ms),
             f.FilterAck: lambda peer, frame, _: neighbourhood.on_filter_ack(peer, frame),
             f.FilterProbe: _from_host(router, lambda _, frame, now_ms: neighbourhood.on_probe(frame, now_ms=now_ms)),

@@ -181,6 +181,8 @@ class Peer:
     """The address it connected from; empty if unknown."""
     kind: PeerKind = PeerKind.STRANGER
     name: str = ""
+    incarnation: int = 0
+    """Which life of a neighbour it is, by its hello."""
     said: bool = True
     """Whether anything was queued for it since the last heartbeat was due."""
     challenge: bytes = b""

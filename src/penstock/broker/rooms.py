@@ -39,6 +39,7 @@ class Rooms:
             pubends=settings.pubends,
             best_effort=settings.best_effort,
             number=settings.number,
+            can_move=settings.name in settings.homes,
         )
         self.topology.restrict(settings.members)
         self.filters = Filters(settings.name, incarnation=incarnation)

@@ -47,6 +47,8 @@ class BrokerSettings:
     """The brokers it has links with, whichever end dials."""
     members: tuple[str, ...] = ()
     """All brokers of the overlay; empty if unknown, and then every broker it hears of counts."""
+    homes: tuple[str, ...] = ()
+    """The brokers among them that move: the homes of pubends with candidates. Only one life of each counts."""
     link_credential: str = field(default="", repr=False)
     """The secret that authenticates brokers to each other; empty if certificates protect links, or nothing does."""
     access: Access = field(default_factory=Access)

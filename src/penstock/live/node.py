@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.balancing.metrics import HostFigures
 from penstock.broker.broker import Broker
-from penstock.broker.effects import Close, Effect, Hold, Operate, Record, Resume, Wake
+from penstock.broker.effects import Close, Effect, EndLife, Hold, Operate, Record, Resume, Wake
 from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.ports import BrokerPort
 from penstock.live.connection import Connection
@@ -391,6 +391,8 @@ class BrokerNode:
                 self._on_record(effect, strangers)
             elif isinstance(effect, Operate):
                 self._shipping.operate(effect)
+            elif isinstance(effect, EndLife):
+                self._on_failed(NodeFailedError(f"broker {self.name} had to end: {effect.reason}"))
             else:
                 self._storage.carry_out(effect)
         self.turns.end_later()

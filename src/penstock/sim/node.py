@@ -9,11 +9,24 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
 from penstock.balancing.metrics import HostFigures
-from penstock.broker.effects import Close, Commit, Effect, Hold, Operate, ReadKept, ReadLog, Record, Resume, Wake
+from penstock.broker.effects import (
+    Close,
+    Commit,
+    Effect,
+    EndLife,
+    Hold,
+    Operate,
+    ReadKept,
+    ReadLog,
+    Record,
+    Resume,
+    Wake,
+)
 from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.outbox import Outbox
 from penstock.broker.ports import BrokerPort
@@ -294,10 +307,18 @@ class SimBroker:
                 self.device.read(effect)
             elif isinstance(effect, Operate):
                 self._operate(effect)
+            elif isinstance(effect, EndLife):
+                self._note(f"ends: {effect.reason}")
+                self._clock.after(0, partial(self._end_at_once, self._core))
             else:
                 assert isinstance(effect, Record)
                 fields = " ".join(f"{name}={value}" for name, value in effect.fields)
                 self._note(f"{effect.event} {fields}".rstrip())
+
+    def _end_at_once(self, core: BrokerPort | None) -> None:
+        """End a life that is not the last one, after the step in which it learnt that."""
+        if self._core is not None and self._core is core:
+            self.crash(loud=True)
 
     def _operate(self, effect: Operate) -> None:
         """Do heavy work that takes all the time it may have."""

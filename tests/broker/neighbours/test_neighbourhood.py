@@ -3,11 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from overlay import Overlay, chain, ring
 from penstock.broker import BrokerSettings
 from penstock.broker.access import Access
-from penstock.broker.effects import Hold, Resume
+from penstock.broker.effects import Close, EndLife, Hold, Resume
 from penstock.broker.neighbours.neighbourhood import challenge_for, is_proof, proof_of
 from penstock.broker.outbox import Outbox
 from penstock.broker.peers import Peer
@@ -361,3 +362,72 @@ def test_proofs_and_hellos_have_their_place(frames: list[f.Frame]) -> None:
     goodbye = stranger.heard[-1]
     assert isinstance(goodbye, f.Goodbye)
     assert goodbye.code == "protocol"
+
+
+# --- homes: brokers that move between candidates
+
+CANDIDATE = BrokerSettings("pb", neighbours=("q.home", "sb"), homes=("q.home",))
+HOME_UP = f.LinkState("q.home", 7, 1, ("sb",), ("q",))
+
+
+def linked(overlay: Overlay, broker: str, connection: int, name: str, incarnation: int) -> list[f.Frame]:
+    """Says hello to a broker as a neighbour, and returns the answer."""
+    overlay.brokers[broker].connect(connection, now_ms=1)
+    hello = f.Hello(f.PROTOCOL_VERSION, "broker", name, "penstock", incarnation)
+    overlay.brokers[broker].receive(connection, [hello], now_ms=1)
+    return overlay.brokers[broker].outbox(connection).take(100_000)
+
+
+def test_an_earlier_life_of_a_home_is_refused_once_a_later_one_is_known() -> None:
+    overlay = Overlay(CANDIDATE)
+    linked(overlay, "pb", 5, "sb", 1)
+    overlay.brokers["pb"].receive(5, [HOME_UP], now_ms=2)
+    assert f.Goodbye("refused", "a later life of q.home is known") in linked(overlay, "pb", 6, "q.home", 6)
+    assert overlay.brokers["pb"].status().links == ["sb"]
+    linked(overlay, "pb", 7, "q.home", 7)
+    assert sorted(overlay.brokers["pb"].status().links) == ["q.home", "sb"]
+
+
+def test_a_link_to_a_home_ends_when_a_later_life_elsewhere_is_heard_of() -> None:
+    overlay = Overlay(CANDIDATE)
+    broker = overlay.brokers["pb"]
+    linked(overlay, "pb", 5, "sb", 1)
+    linked(overlay, "pb", 6, "q.home", 6)
+    broker.receive(6, [f.LinkState("q.home", 6, 1, ("pb",), ("q",))], now_ms=2)
+    effects = broker.receive(5, [HOME_UP], now_ms=3)
+    assert Close(6, "superseded", "a later life of q.home runs elsewhere") in effects
+    assert broker.status().links == ["sb"]
+
+
+def test_an_ordinary_neighbour_with_an_earlier_incarnation_is_let_in_as_its_clock_may_have_been_set_back() -> None:
+    overlay = Overlay(BrokerSettings("pb", neighbours=("xb", "sb")))
+    linked(overlay, "pb", 5, "sb", 1)
+    overlay.brokers["pb"].receive(5, [f.LinkState("xb", 7, 1, ("sb",), ())], now_ms=2)
+    linked(overlay, "pb", 6, "xb", 6)
+    assert sorted(overlay.brokers["pb"].status().links) == ["sb", "xb"]
+
+
+def test_a_home_that_hears_of_a_later_life_of_its_own_ends() -> None:
+    overlay = Overlay(BrokerSettings("q.home", neighbours=("pb",), homes=("q.home",), pubends=("q",)))
+    home = overlay.brokers["q.home"]
+    linked(overlay, "q.home", 5, "pb", 1)
+    mine = home.rooms.topology.incarnation_of("q.home")
+    assert not any(
+        isinstance(each, EndLife) for each in home.receive(5, [replace_incarnation(HOME_UP, mine)], now_ms=2)
+    )
+    effects = home.receive(5, [replace_incarnation(HOME_UP, mine + 1)], now_ms=3)
+    assert EndLife("a later life of q.home runs elsewhere") in effects
+
+
+def replace_incarnation(state: f.LinkState, incarnation: int) -> f.LinkState:
+    """The same link state of another life."""
+    return structs.replace(state, incarnation=incarnation)
+
+
+def test_a_subscription_does_not_wait_for_a_home_that_runs_at_another_candidate() -> None:
+    overlay = Overlay(CANDIDATE)
+    broker = overlay.brokers["pb"]
+    linked(overlay, "pb", 5, "sb", 1)
+    assert broker._neighbourhood.awaited() == ["pubends behind broker q.home (not connected yet)"]
+    broker.receive(5, [HOME_UP, f.LinkState("sb", 1, 9, ("pb", "q.home"), ())], now_ms=4)
+    assert broker._neighbourhood.awaited() == ["q"]

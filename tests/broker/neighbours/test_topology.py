@@ -253,6 +253,14 @@ def test_newer_words_about_oneself_are_contradicted_and_older_ones_ignored() -> 
     copy.check_invariants()
 
 
+def test_a_home_of_which_a_later_life_is_heard_of_is_superseded_and_contradicts_nobody() -> None:
+    copy = Topology("h", incarnation=5, pubends=("q",), can_move=True)
+    copy.neighbour_up("b")
+    said = [(copy.learn(state("h", "c", age=age)), copy.is_superseded) for age in ((4, 99), (6, 1))]
+    assert said == [(None, False), (None, True)]
+    assert copy.states[0].incarnation == 5
+
+
 @pytest.mark.parametrize("age", [(2**62, 2**62), (2**62 - 1, 5), (5, 2**62)])
 def test_what_contradicts_a_neighbour_that_lies_about_the_age_can_still_be_sent(age: tuple[int, int]) -> None:
     copy = alone(incarnation=5)

@@ -21,6 +21,7 @@ CHANGEABLE: Final = frozenset(
     {
         "neighbours",
         "members",
+        "homes",
         "addresses",
         "all_last_values",
         "link_credential",

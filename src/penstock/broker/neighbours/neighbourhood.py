@@ -18,11 +18,11 @@ from typing import Final
 import msgspec
 
 from penstock.broker.due import Due
-from penstock.broker.effects import Hold, Resume
+from penstock.broker.effects import EndLife, Hold, Resume
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.host.readiness import Readiness
 from penstock.broker.neighbours.filters import HostChange
-from penstock.broker.peers import LinkSequence, Peer
+from penstock.broker.peers import Farewell, LinkSequence, Peer
 from penstock.broker.rooms import Rooms
 from penstock.broker.settings import BrokerSettings
 from penstock.model.ports import Rng
@@ -94,6 +94,8 @@ class Neighbourhood:
         self._step_ms: int | None = None
         self.due = Due(self.next_deadline)
         self._never_met = dict.fromkeys(settings.neighbours)
+        self._former: list[Farewell] = []
+        """Links to lives of homes of which a later one is known."""
 
     # --- links come and go
 
@@ -118,6 +120,7 @@ class Neighbourhood:
     def greet(self, peer: Peer, hello: Hello) -> str | None:
         """Handles the hello of a broker: returns why it is no neighbour, or None; it may still have to prove it."""
         problem = self._problem_with(peer, hello)
+        peer.incarnation = hello.incarnation
         if problem is None and self._settings.link_credential:
             peer.greeting = hello
             if peer.dialled:
@@ -142,6 +145,8 @@ class Neighbourhood:
             return f"this is overlay {settings.overlay}, not {hello.overlay}"
         if hello.name not in settings.neighbours:
             return f"broker {settings.name} has no link with {hello.name}"
+        if hello.name in settings.homes and hello.incarnation < self._topology.incarnation_of(hello.name):
+            return f"a later life of {hello.name} is known"
         if peer.dialled and peer.dialled != hello.name:
             return f"this should be {peer.dialled}, not {hello.name}"
         if (settings.access.certificates or peer.certificate) and peer.certificate != hello.name:
@@ -181,14 +186,34 @@ class Neighbourhood:
         """Learns a link state, and floods it if it is new."""
         self._guaranteed.before_ways_change()
         news = self._topology.learn(state)
+        if state.origin in self._settings.homes:
+            self._supersede(state)
         if news is not None:
             self._readiness.stir(now_ms=now_ms)
             # A contradiction of stale news about ourselves also goes back to its sender.
             self._flood_state(news, but=peer.name if news is state else "")
 
+    def _supersede(self, state: LinkState) -> None:
+        """A home was heard of: ends what belongs to an earlier life of it, here or at the other end of a link."""
+        if self._topology.is_superseded:
+            self._connections.add_effect(EndLife(f"a later life of {self._settings.name} runs elsewhere"))
+            return
+        link = self._connections.links.get(state.origin)
+        if link is not None and link.incarnation < state.incarnation:
+            self._former.append(Farewell(link, "superseded", f"a later life of {state.origin} runs elsewhere"))
+
+    def take_former(self) -> list[Farewell]:
+        """Returns the links to end because a later life of the home at their other end is known."""
+        former = self._former
+        self._former = []
+        return former
+
     def on_filter_update(self, peer: Peer, update: FilterUpdate, *, now_ms: int) -> None:
         """Learns a part of a change of some host's filter, and floods the change when it is in force."""
         assert peer.sequence is not None
+        if self._topology.is_superseded:
+            # What is said of our host is about the later life.
+            return
         if update.version >= 0 and self._filters.is_changing(update.host):
             self._hold(Held(peer, update.host, None, [update]), now_ms)
             return
@@ -305,7 +330,10 @@ class Neighbourhood:
     def awaited(self) -> list[str]:
         """What a subscription has to wait for: reachable pubends, and neighbours not heard from since the start."""
         names = [pubend for pubend in self._others_pubends() if self._router.place_in(pubend).reached]
-        return names + [f"pubends behind broker {name} (not connected yet)" for name in self._never_met]
+        graph = self._topology.graph()
+        # A home that others have a link with has been heard of.
+        never_met = [name for name in self._never_met if not (name in self._settings.homes and graph.get(name))]
+        return names + [f"pubends behind broker {name} (not connected yet)" for name in never_met]
 
     def out_of_reach(self) -> list[str]:
         """Pubends that exist but cannot be reached now: nobody waits for them, but subscribers are told."""

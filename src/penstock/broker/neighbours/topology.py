@@ -38,8 +38,13 @@ class Topology:
         pubends: tuple[str, ...],
         best_effort: tuple[str, ...] = (),
         number: int = 0,
+        can_move: bool = False,
     ) -> None:
+        """With ``can_move``, a later life elsewhere supersedes this one, which contradicts nobody."""
         self._name, self._number = name, number
+        self._can_move = can_move
+        self.is_superseded = False
+        """Whether a later life of this broker runs elsewhere."""
         self._incarnation = incarnation
         self._sequence = 0
         self._pubends, self._best_effort = pubends, best_effort
@@ -128,6 +133,11 @@ class Topology:
             if name in counted or name in self._members
         }
 
+    def incarnation_of(self, name: str) -> int:
+        """Which life of a broker the last that was heard of it is about; -1 if nothing was."""
+        state = self._states.get(name)
+        return -1 if state is None else state.incarnation
+
     def origin_of(self, pubend: str) -> str | None:
         """The broker that hosts a pubend; ``$name`` is the system stream of broker ``name``."""
         if pubend.startswith("$"):
@@ -193,6 +203,9 @@ class Topology:
         """Announces a newer link state if somebody still spreads one of our earlier life."""
         mine = self._states[self._name]
         if _age(state) <= _age(mine):
+            return None
+        if self._can_move:
+            self.is_superseded = True
             return None
         if state.incarnation >= _INCARNATION_MAX:
             # No later incarnation is possible; nobody whose clock is right gets there.
