@@ -58,7 +58,7 @@ def test_effects_of_different_kinds_or_content_differ() -> None:
     assert Wake(1) != Wake(2)
     assert Close(1, "slow", "x") != Close(1, "slow", "y")
     assert Record("a") != Record("a", (("n", 1),))
-    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 11
+    assert len({*EXAMPLES, Wake(2), Record("link-up")}) == 12
 
 
 def test_a_record_may_have_no_fields() -> None:
