@@ -1,0 +1,57 @@
+"""Real servers, made and ended."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.lab.databases import (
+    DatabaseServer,
+    DatabaseServerError,
+    database_folder,
+    missing_reason,
+    newest_binaries,
+    synchronous_pair,
+)
+
+needed = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason() or "there is one")
+
+
+def test_the_newest_version_is_used(tmp_path: Path) -> None:
+    for version in ("9", "15", "x"):
+        (tmp_path / version / "bin").mkdir(parents=True)
+        (tmp_path / version / "bin/postgres").touch()
+    assert newest_binaries(tmp_path) == tmp_path / "15/bin"
+    assert newest_binaries(tmp_path / "15") is None
+
+
+@needed
+def test_a_promoted_standby_has_what_its_primary_had_acknowledged() -> None:
+    with database_folder() as folder, synchronous_pair(folder) as (primary, standby):
+        primary.execute("CREATE TABLE t AS SELECT 7 AS n")
+        primary.kill()
+        assert not primary.is_running
+        standby.promote()
+        assert standby.execute("SELECT n FROM t") == "7"
+
+
+@needed
+def test_nothing_is_left_of_a_killed_server() -> None:
+    with database_folder() as folder, DatabaseServer(folder / "db") as server:
+        server.make().start()
+        pid = server.pid
+        server.kill()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@needed
+def test_what_a_server_refuses_is_said() -> None:
+    with (
+        database_folder() as folder,
+        DatabaseServer(folder / "db", settings={"shared_buffers": "x"}) as server,
+        pytest.raises(DatabaseServerError, match=r'has ended: .*"shared_buffers"'),
+    ):
+        server.make().start()

@@ -1,0 +1,60 @@
+"""Connecting to the primary among several servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.lab.databases import DatabaseServer
+from penstock.lab.demo_overlay import free_ports
+from penstock.live.postgres.connecting import connect, shown_url, store_application, timeline_of
+from penstock.live.postgres.errors import DatabaseUnreachableError
+
+
+def url_of(*ports: int) -> str:
+    return f"postgresql://penstock@{','.join(f'127.0.0.1:{port}' for port in ports)}/postgres"
+
+
+def test_the_primary_is_found_wherever_it_is_named(pair: list[DatabaseServer]) -> None:
+    primary, standby = pair
+    (closed,) = free_ports(1)
+    for ports in ((primary.port, standby.port, closed), (closed, standby.port, primary.port)):
+        with connect(url_of(*ports), application="test", answer_ms=10_000) as connection:
+            assert connection.info.port == primary.port
+
+
+def test_of_two_primaries_the_one_promoted_last_is_taken(pair: list[DatabaseServer]) -> None:
+    primary, standby = pair
+    standby.promote()
+    for ports in ((primary.port, standby.port), (standby.port, primary.port)):
+        with connect(url_of(*ports), application="test", answer_ms=10_000) as connection:
+            assert connection.info.port == standby.port
+            assert timeline_of(connection) == 2
+
+
+def test_every_server_that_is_none_is_named_with_the_reason(pair: list[DatabaseServer]) -> None:
+    primary, standby = pair
+    primary.kill()
+    with pytest.raises(DatabaseUnreachableError) as caught:
+        connect(url_of(primary.port, standby.port), application="test", answer_ms=10_000)
+    said = str(caught.value)
+    assert f"no server among 127.0.0.1:{primary.port}, 127.0.0.1:{standby.port} is a primary" in said
+    assert f"127.0.0.1:{primary.port}: " in said
+    assert "Connection refused" in said
+    assert "read-only" in said
+
+
+def test_what_is_no_url_is_said(server: DatabaseServer) -> None:
+    del server
+    with pytest.raises(DatabaseUnreachableError, match=r"postgresql://db1/x is not a url of PostgreSQL: .*sslmood"):
+        connect("postgresql://db1/x?sslmood=require", application="test", answer_ms=1_000)
+
+
+def test_no_password_is_shown() -> None:
+    url = "postgresql://penstock:secret@db1:5433,db2/quotes?password=secret"
+    assert shown_url(url) == "postgresql://penstock@db1:5433,db2/quotes"
+    assert shown_url("postgresql://db1/quotes") == "postgresql://db1/quotes"
+
+
+def test_long_names_are_cut_where_a_server_cuts_them() -> None:
+    assert store_application("o", "quotes.home") == "penstock store o quotes.home"
+    assert store_application("ö" * 50, "quotes.home") == "penstock store " + "ö" * 24

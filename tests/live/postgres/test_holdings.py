@@ -1,0 +1,243 @@
+"""Leases of homes, in a real database."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from threading import Thread
+
+import psycopg
+import pytest
+
+from penstock.broker.candidate import Held, Lost, Renewed, Taken
+from penstock.lab.databases import DatabaseServer
+from penstock.live.postgres.connecting import connect, store_application
+from penstock.live.postgres.errors import DatabaseError, DatabaseUnreachableError
+from penstock.live.postgres.holdings import Holdings
+
+_LONG_MS = 3_600_000
+_SHORT_MS = 20
+
+_Candidates = Callable[..., Holdings]
+
+
+@pytest.fixture
+def candidate(request: pytest.FixtureRequest) -> Iterator[_Candidates]:
+    """Makes candidates for the home of this test, each with a connection of its own."""
+    with ExitStack() as stack:
+
+        def made(*servers: DatabaseServer, answer_ms: int = 10_000) -> Holdings:
+            ports = ",".join(f"127.0.0.1:{each.port}" for each in servers)
+            url = f"postgresql://penstock@{ports}/postgres"
+            return stack.enter_context(
+                closing(Holdings(url, overlay=request.node.name, home="quotes.home", answer_ms=answer_ms))
+            )
+
+        yield made
+
+
+def take(holdings: Holdings, name: str, *, lease_ms: int = _LONG_MS, place: int = 0) -> Taken | Held:
+    return holdings.take(name, lease_ms=lease_ms, place=place, stagger_ms=1)
+
+
+def taken(holdings: Holdings, name: str, *, lease_ms: int = _LONG_MS) -> int:
+    """Take the home as soon as it is free."""
+    while True:
+        answer = take(holdings, name, lease_ms=lease_ms)
+        if isinstance(answer, Taken):
+            return answer.epoch
+        time.sleep(0.005)
+
+
+def test_the_first_that_comes_has_the_home(server: DatabaseServer, candidate: _Candidates) -> None:
+    one, two = candidate(server), candidate(server)
+    assert take(one, "pb1") == Taken(1)
+    answer = take(two, "pb2")
+    assert isinstance(answer, Held)
+    assert (answer.holder, answer.epoch, answer.wanted) == ("pb1", 1, "")
+    assert 0 < answer.remaining_ms <= _LONG_MS
+
+
+def test_a_lease_that_ran_out_is_taken_over_in_a_higher_epoch(server: DatabaseServer, candidate: _Candidates) -> None:
+    one, two = candidate(server), candidate(server)
+    assert take(one, "pb1", lease_ms=_SHORT_MS) == Taken(1)
+    assert taken(two, "pb2") == 2
+    assert one.renew(1, lease_ms=_LONG_MS) == Lost()
+    assert two.renew(2, lease_ms=_LONG_MS) == Renewed("")
+
+
+def test_a_holder_may_renew_a_lease_that_ran_out_if_nobody_took_it(
+    server: DatabaseServer, candidate: _Candidates
+) -> None:
+    one, two = candidate(server), candidate(server)
+    assert take(one, "pb1", lease_ms=0) == Taken(1)
+    assert one.renew(1, lease_ms=_LONG_MS) == Renewed("")
+    assert isinstance(take(two, "pb2"), Held)
+
+
+def test_of_many_that_take_at_once_one_has_it(server: DatabaseServer, candidate: _Candidates) -> None:
+    candidates = [candidate(server) for _ in range(8)]
+    answers: dict[int, Taken | Held] = {}
+
+    def ask(place: int) -> None:
+        answers[place] = take(candidates[place], f"pb{place}")
+
+    threads = [Thread(target=ask, args=(place,)) for place in range(len(candidates))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    epochs = [each.epoch for each in answers.values() if isinstance(each, Taken)]
+    assert epochs == [1]
+
+
+def test_a_released_home_is_free_at_once(server: DatabaseServer, candidate: _Candidates) -> None:
+    one, two = candidate(server), candidate(server)
+    take(one, "pb1")
+    one.release(1, to="", lease_ms=_LONG_MS)
+    assert take(two, "pb2") == Taken(2)
+
+
+def test_a_home_that_moves_is_kept_for_the_one_that_is_to_have_it(
+    server: DatabaseServer, candidate: _Candidates
+) -> None:
+    one, two, three = candidate(server), candidate(server), candidate(server)
+    take(one, "pb1")
+    three.want("pb3", lease_ms=_LONG_MS)
+    assert one.renew(1, lease_ms=_LONG_MS) == Renewed("pb3")
+    one.release(1, to="pb3", lease_ms=_LONG_MS)
+    assert take(two, "pb2") == Held("", 1, 0, "pb3")
+    assert take(three, "pb3", place=2) == Taken(2)
+    assert three.renew(2, lease_ms=_LONG_MS) == Renewed("")
+
+
+def test_a_home_is_not_kept_for_ever(server: DatabaseServer, candidate: _Candidates) -> None:
+    one, two = candidate(server), candidate(server)
+    take(one, "pb1")
+    one.release(1, to="pb3", lease_ms=1)
+    assert taken(two, "pb2") == 2
+
+
+def test_what_a_candidate_holds_already_it_may_take_at_once(server: DatabaseServer, candidate: _Candidates) -> None:
+    one, namesake = candidate(server), candidate(server)
+    assert take(one, "pb1") == Taken(1)
+    assert isinstance(take(namesake, "pb1"), Held)
+    assert take(one, "pb1") == Taken(2)
+
+
+def test_a_release_of_an_earlier_epoch_changes_nothing(server: DatabaseServer, candidate: _Candidates) -> None:
+    one, two = candidate(server), candidate(server)
+    take(one, "pb1", lease_ms=0)
+    epoch = taken(two, "pb2")
+    one.release(1, to="", lease_ms=_LONG_MS)
+    assert two.renew(epoch, lease_ms=_LONG_MS) == Renewed("")
+
+
+def test_a_release_wakes_the_other_candidates(server: DatabaseServer, candidate: _Candidates) -> None:
+    one, two = candidate(server), candidate(server)
+    take(one, "pb1")
+    take(two, "pb2")
+    with selectors.DefaultSelector() as news:
+        news.register(two.fileno(), selectors.EVENT_READ)
+        assert news.select(0) == []
+        one.release(1, to="", lease_ms=_LONG_MS)
+        assert news.select(10)
+    assert taken(two, "pb2") == 2
+
+
+def test_whoever_holds_the_row_in_a_commit_that_never_ends_is_cut(
+    server: DatabaseServer, candidate: _Candidates, request: pytest.FixtureRequest
+) -> None:
+    one, two = candidate(server), candidate(server)
+    take(one, "pb1", lease_ms=0)
+    application = store_application(request.node.name, "quotes.home")
+    stuck = connect(server.url, application=application, answer_ms=10_000)
+    stuck.autocommit = False
+    stuck.execute("SELECT FROM penstock.holdings WHERE overlay = %s FOR KEY SHARE", (request.node.name,))
+    assert taken(two, "pb2") == 2
+    with pytest.raises(psycopg.OperationalError, match="terminating connection"):
+        stuck.execute("SELECT 1")
+    stuck.close()
+
+
+def test_a_renewal_does_not_wait_for_a_commit_and_a_take_over_does(
+    server: DatabaseServer, candidate: _Candidates, request: pytest.FixtureRequest
+) -> None:
+    one, two = candidate(server), candidate(server, answer_ms=500)
+    take(one, "pb1", lease_ms=0)
+    commit = connect(server.url, application="some commit", answer_ms=10_000)
+    commit.autocommit = False
+    commit.execute("SELECT FROM penstock.holdings WHERE overlay = %s FOR KEY SHARE", (request.node.name,))
+    assert one.renew(1, lease_ms=0) == Renewed("")
+    with pytest.raises(DatabaseError, match="canceling statement due to lock timeout"):
+        taken(two, "pb2")
+    commit.rollback()
+    commit.close()
+    assert taken(two, "pb2") == 2
+
+
+def test_a_lease_measured_by_a_former_primary_is_waited_for_in_full(
+    pair: list[DatabaseServer], candidate: _Candidates
+) -> None:
+    primary, standby = pair
+    one, two = candidate(primary, standby), candidate(primary, standby)
+    take(one, "pb1", lease_ms=1)
+    primary.kill()
+    standby.promote()
+    answer = take(two, "pb2", lease_ms=_LONG_MS)
+    assert isinstance(answer, Held)
+    assert answer.holder == "pb1"
+    assert answer.remaining_ms > _LONG_MS / 2
+    assert taken(two, "pb2", lease_ms=1) == 2
+
+
+def test_a_holder_goes_on_at_the_promoted_standby(pair: list[DatabaseServer], candidate: _Candidates) -> None:
+    primary, standby = pair
+    one = candidate(primary, standby)
+    take(one, "pb1")
+    primary.kill()
+    standby.promote()
+    with pytest.raises(DatabaseError):
+        one.renew(1, lease_ms=_LONG_MS)
+    assert one.renew(1, lease_ms=_LONG_MS) == Renewed("")
+
+
+def test_an_answer_that_no_standby_has_does_not_count(pair: list[DatabaseServer], candidate: _Candidates) -> None:
+    primary, standby = pair
+    one, impatient = candidate(primary, standby), candidate(primary, standby, answer_ms=300)
+    take(one, "pb1")
+    standby.kill()
+    with pytest.raises(DatabaseError, match="did not answer within 300 ms"):
+        impatient.renew(1, lease_ms=_LONG_MS)
+    errors: list[DatabaseError] = []
+
+    def renew() -> None:
+        try:
+            one.renew(1, lease_ms=_LONG_MS)
+        except DatabaseError as error:
+            errors.append(error)
+
+    waiting = Thread(target=renew)
+    waiting.start()
+    # Both wait for the standby: the one that was given up does so without anybody's knowledge.
+    primary.wait_until("SELECT count(*) >= 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    while waiting.is_alive():
+        primary.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+        waiting.join(0.05)
+    assert [str(each) for each in errors] == ["the database did not wait for its standby, so its answer does not count"]
+
+
+def test_a_stopped_server_is_given_up(server: DatabaseServer, candidate: _Candidates) -> None:
+    one = candidate(server, answer_ms=300)
+    take(one, "pb1")
+    server.pause()
+    try:
+        with pytest.raises(DatabaseError, match="did not answer within 300 ms"):
+            one.renew(1, lease_ms=_LONG_MS)
+        with pytest.raises(DatabaseUnreachableError, match="no answer"):
+            one.renew(1, lease_ms=_LONG_MS)
+    finally:
+        server.resume()
+    assert one.renew(1, lease_ms=_LONG_MS) == Renewed("")
