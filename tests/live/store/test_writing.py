@@ -8,7 +8,8 @@ import pytest
 
 from live.store.support import append, everything, numbered, opened, sequences, tamper, ticks_of
 from penstock.live.store import Append, Change, ChangeRefusedError, ForgetPublishers, LogStore, SetValue, Trim
-from penstock.live.store.writing import _ROWS_MAX, BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from penstock.live.store.gathered import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from penstock.live.store.writing import _ROWS_MAX
 from penstock.model.tick import TICK_MAX, Tick, TickRange
 
 

@@ -82,6 +82,11 @@ class LogStore:
         self._database.close()
         self._books.close()
 
+    @property
+    def replicas(self) -> int:
+        """How many other machines the last commit has reached: the folder is all there is."""
+        return 0
+
     # Writing.
 
     def leave_out_syncs(self) -> None:

@@ -8,15 +8,14 @@ before it is replaced or dropped: its checksum leaves the totals, and a wrong on
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cache
 from itertools import chain
 from typing import Final
 
 from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
 from penstock.live.store.batch import BatchDamagedError, is_whole, pack_batch, unpack_batch
-from penstock.live.store.errors import ChangeRefusedError
+from penstock.live.store.gathered import Gathered, Message, cut
 from penstock.live.store.pubend_state import PubendState, signed, unsigned
 from penstock.live.store.publishers import PublisherKey, PublisherRow, Publishers, check_row, padded_count
 from penstock.live.store.sealed import seal
@@ -27,20 +26,13 @@ from penstock.live.store.totals import (
     pubend_checksum,
     publisher_checksum,
 )
-from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
+from penstock.model.tick import TICK_MIN, Tick, TickRange
 
-__all__ = ["BATCH_BYTES_MAX", "BATCH_MESSAGES_MAX", "Writing"]
-
-BATCH_BYTES_MAX: Final = 256 * 1024
-"""Bytes of bodies in one stored batch, unless a single one is larger."""
-BATCH_MESSAGES_MAX: Final = 4_096
-"""Messages in one stored batch."""
+__all__ = ["Writing"]
 
 _ROWS_MAX: Final = 128
 """Publishers that one statement writes; a power of two."""
-_SEQUENCE_MAX: Final = 2**63 - 1
 
-_Message = tuple[Tick, bytes]
 _Row = tuple[int, int, int, int, int, int, int]
 """A batch: pubend, first, last, messages, bytes, place, checksum of the body."""
 
@@ -60,56 +52,22 @@ class Writing:
         self._totals = totals
         self.publishers: dict[PublisherKey, PublisherRow | None] = {}
         """New rows of publishers; None for those that were dropped."""
-        self._appended: dict[str, list[_Message]] = {}
-        self.touched: dict[str, PubendState] = {}
+        self._gathered = Gathered(states)
+        self.touched = self._gathered.touched
+        """The states of the pubends that the commit concerns, as they will be."""
 
     def check(self, changes: Sequence[Change]) -> None:
         """Refuse changes that break a rule, before anything is written."""
-        for change in changes:
-            match change:
-                case Append():
-                    self._check_append(change)
-                case Trim(pubend, below_tick, batches_max):
-                    _check_tick(pubend, below_tick)
-                    if batches_max < 1:
-                        raise ChangeRefusedError(f"pubend {pubend!r}: a trim of {batches_max} batches never ends")
-                case ForgetPublishers(pubend, below_tick):
-                    _check_tick(pubend, below_tick)
-
-    def _check_append(self, change: Append) -> None:
-        state = self._touch(change.pubend)
-        gathered = self._appended.setdefault(change.pubend, [])
-        lowest = max(state.next_tick, gathered[-1][0] + 1) if gathered else state.next_tick
-        for tick, _ in change.messages:
-            if tick < lowest:
-                raise ChangeRefusedError(
-                    f"pubend {change.pubend!r}: tick {tick} is below {lowest}, the lowest that may follow"
-                )
-            lowest = tick + 1
-        if change.messages:
-            _check_tick(change.pubend, change.messages[-1][0])
-            gathered += change.messages
-        if change.lease is not None:
-            _check_tick(change.pubend, change.lease)
-            if state.lease is not None and change.lease < state.lease:
-                raise ChangeRefusedError(
-                    f"pubend {change.pubend!r}: lease {change.lease} is below the earlier {state.lease}"
-                )
-            state.lease = change.lease
-        for sequence in change.sequences.values():
-            if not 0 <= sequence <= _SEQUENCE_MAX:
-                raise ChangeRefusedError(
-                    f"pubend {change.pubend!r}: sequence {sequence} is outside 0 to {_SEQUENCE_MAX}"
-                )
+        self._gathered.check(changes)
 
     def write(self, changes: Sequence[Change]) -> None:
         """Write everything that was checked."""
         leases = {change.pubend for change in changes if isinstance(change, Append) and change.lease is not None}
-        for pubend, messages in self._appended.items():
+        for pubend, messages in self._gathered.appended.items():
             state = self.touched[pubend]
             if not state.number or pubend in leases:
                 self._put_pubend(pubend, state)
-            for batch in _cut(messages):
+            for batch in cut(messages):
                 self._put_batch(state, batch)
         self._put_sequences([change for change in changes if isinstance(change, Append) and change.sequences])
         for change in changes:
@@ -121,8 +79,7 @@ class Writing:
     def _write_rest(self, change: Change) -> None:
         match change:
             case ForgetPublishers(pubend, below_tick):
-                state = self.touched.get(pubend) or self._states.get(pubend) or PubendState()
-                self._forget(state.number, signed(below_tick))
+                self._forget(self._gathered.state_of(pubend).number, signed(below_tick))
             case SetValue(name, value):
                 self._set_value(name, value)
 
@@ -146,11 +103,6 @@ class Writing:
         self._totals.named.add(named_checksum(name, stored))
         self._database.execute("INSERT OR REPLACE INTO named VALUES (?, ?)", (name, stored))
 
-    def _touch(self, pubend: str) -> PubendState:
-        if pubend not in self.touched:
-            self.touched[pubend] = replace(self._states.get(pubend) or PubendState())
-        return self.touched[pubend]
-
     def _put_pubend(self, pubend: str, state: PubendState) -> None:
         lease = None if state.lease is None else signed(state.lease)
         last = None if state.last_tick is None else signed(state.last_tick)
@@ -165,7 +117,7 @@ class Writing:
         self._totals.highest_tick = max(self._totals.highest_tick, state.lease or 0)
         self._database.execute("INSERT OR REPLACE INTO pubends VALUES (?, ?, ?, ?, ?, ?)", (*row, state.checksum))
 
-    def _put_batch(self, state: PubendState, batch: Sequence[_Message]) -> None:
+    def _put_batch(self, state: PubendState, batch: Sequence[Message]) -> None:
         first, last = batch[0][0], batch[-1][0]
         size_bytes = sum(len(body) for _, body in batch)
         stored = pack_batch(batch)
@@ -231,7 +183,7 @@ class Writing:
             self._database.execute(_insert_publishers(len(part)), [*chain.from_iterable(part)])
 
     def _trim(self, change: Trim) -> None:
-        state = self._touch(change.pubend)
+        state = self._gathered.touch(change.pubend)
         if change.below_tick <= state.trimmed_below:
             return
         state.trimmed_below, at_most = change.below_tick, change.batches_max
@@ -309,23 +261,3 @@ def _insert_publishers(rows: int) -> str:
 
 def _is_corrupt(error: sqlite3.DatabaseError) -> bool:
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT
-
-
-def _check_tick(pubend: str, tick: Tick) -> None:
-    if not TICK_MIN <= tick <= TICK_MAX:
-        raise ChangeRefusedError(f"pubend {pubend!r}: tick {tick} is outside {TICK_MIN} to {TICK_MAX}")
-
-
-def _cut(messages: list[_Message]) -> Iterator[list[_Message]]:
-    """Split messages into batches that are cheap to read one by one."""
-    batch: list[_Message] = []
-    room = BATCH_BYTES_MAX
-    for message in messages:
-        size = len(message[1])
-        if batch and (size > room or len(batch) == BATCH_MESSAGES_MAX):
-            yield batch
-            batch, room = [], BATCH_BYTES_MAX
-        batch.append(message)
-        room -= size
-    if batch:
-        yield batch
