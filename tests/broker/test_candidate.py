@@ -162,6 +162,25 @@ def test_a_candidate_that_leaves_while_it_takes_the_home_releases_it() -> None:
     assert candidate.on_deadline(now_ms=10) == [Release(4, "")]
 
 
+def test_news_of_the_home_make_a_candidate_ask_at_once() -> None:
+    candidate = Candidate("pb2", _SETTINGS)
+    candidate.on_deadline(now_ms=0)
+    candidate.on_answer(Held("pb1", 3, 1_500, ""), now_ms=5)
+    candidate.hurry(now_ms=20)
+    assert candidate.on_deadline(now_ms=20) == [Take()]
+
+
 def test_a_lease_that_is_too_short_is_refused() -> None:
     with pytest.raises(MisuseError, match="lease_ms 100 of a home is less than 200"):
         LeaseSettings(lease_ms=100)
+
+
+def test_news_of_the_home_do_not_shorten_the_pause_after_it_could_not_be_run() -> None:
+    candidate = Candidate("pb2", _SETTINGS)
+    candidate.on_deadline(now_ms=0)
+    candidate.on_answer(Taken(4), now_ms=5)
+    candidate.on_ended(now_ms=10, has_failed=True)
+    assert candidate.on_deadline(now_ms=10) == [Release(4, "")]
+    candidate.on_answer(Held("", 4, 0, ""), now_ms=20)
+    candidate.hurry(now_ms=30)
+    assert candidate.next_deadline() == 20 + _SETTINGS.lease_ms

@@ -126,7 +126,7 @@ def made(folder: Path) -> Overlay:
 def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
     overlay = made(tmp_path)
     with closing(LogStore.open(tmp_path, overlay="test", broker="b1", reserve_bytes=0)):
-        refused(overlay, r"^o\.toml:7: broker b1 cannot use its data folder: store .* is already in use")
+        refused(overlay, r"^o\.toml:7: broker b1 cannot use its data: store .* is already in use")
 
 
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:

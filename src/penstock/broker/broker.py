@@ -23,7 +23,7 @@ from penstock.broker.connections import Connections
 from penstock.broker.due import Due, Dues
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Effect
-from penstock.broker.figures import Figures, Sources
+from penstock.broker.figures import Beside, Figures, Sources
 from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.handlers import (
     Handler,
@@ -71,8 +71,9 @@ class Broker:
         mechanisms: Sequence[Mechanism] = (),
         recovered: Recovered | None = None,
         stopwatch: Callable[[], int] | None = None,
+        beside: Beside | None = None,
     ) -> None:
-        """The stopwatch counts nanoseconds; without one, matching is not timed."""
+        """The stopwatch counts nanoseconds; without one, matching is not timed. ``beside`` is for the status alone."""
         recovered = recovered or Recovered()
         rooms = Rooms(settings, incarnation=incarnation, kept=recovered.kept, stopwatch=stopwatch)
         self.settings = rooms.settings
@@ -119,6 +120,7 @@ class Broker:
         if edges.subscriptions:
             self._readiness.need(rooms.filters.version)
         self._figures = self._gathered(rooms, incarnation)
+        self._figures.beside = beside
         self._beat_ms: int | None = None
         self._beat = Due(lambda: self._beat_ms)
         self._credit_ms: int | None = None

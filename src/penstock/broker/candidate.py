@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from penstock.model.errors import MisuseError
 
 __all__ = [
+    "LEASE_MS_MIN",
     "Action",
     "Answer",
     "Candidate",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 LEASE_MS_MIN: Final = 200
+"""The shortest lease: shorter ones would run out while a database is merely busy."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -169,6 +171,8 @@ class Candidate:
         """The question that is not answered yet."""
         self._asked_ms = 0
         self._ask_at_ms = 0
+        self._paused_until_ms = 0
+        """Until when it is the turn of others."""
         self.epoch = 0
         """The epoch that this candidate holds; 0 for none."""
         self.lease_until_ms = 0
@@ -223,7 +227,15 @@ class Candidate:
         self._has_failed = has_failed
         if now_ms >= self.lease_until_ms:
             self.epoch = 0
-        self._ask_at_ms = now_ms if self.epoch else now_ms + self._pause_ms
+        if self.epoch:
+            self._ask_at_ms = now_ms
+        else:
+            self._pause(now_ms)
+
+    def hurry(self, *, now_ms: int) -> None:
+        """The database has news of the home: asks at once, unless it is the turn of others."""
+        if self._state is not _State.CUT_OFF:
+            self._ask_at_ms = min(self._ask_at_ms, max(now_ms, self._paused_until_ms))
 
     def leave(self, *, now_ms: int) -> list[Action]:
         """The broker is about to stop: gives the home up in order, and never takes it again."""
@@ -242,10 +254,10 @@ class Candidate:
             return False
         return bool(self.epoch) or not self._is_leaving
 
-    @property
-    def _pause_ms(self) -> int:
+    def _pause(self, now_ms: int) -> None:
         """Others first: whoever gives a home up, or could not run it, is not the one to take it again at once."""
-        return self._settings.lease_ms if self._has_failed else 2 * self._settings.poll_ms
+        pause_ms = self._settings.lease_ms if self._has_failed else 2 * self._settings.poll_ms
+        self._paused_until_ms = self._ask_at_ms = now_ms + pause_ms
 
     def _question(self) -> Question:
         if not self.epoch:
@@ -291,7 +303,7 @@ class Candidate:
             self._ask_at_ms = now_ms + self._settings.poll_ms
             return []
         self.epoch = 0
-        self._ask_at_ms = now_ms + self._pause_ms
+        self._pause(now_ms)
         return []
 
     def _end(self, reason: str) -> list[Action]:

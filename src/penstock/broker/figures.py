@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.broker.peers import PeerKind
 from penstock.broker.rooms import Rooms
 from penstock.protocol.status import (
     BrokerStatus,
+    CandidacyStatus,
     CongestionStatus,
     GuaranteedStatus,
     MigrationStatus,
     TrackingStatus,
 )
 
-__all__ = ["Figures", "Sources"]
+__all__ = ["Beside", "Figures", "Sources"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -33,6 +34,16 @@ class Sources:
     mechanisms: Callable[[], dict[str, dict[str, Any]]]
 
 
+class Beside(Protocol):
+    """What runs beside a broker in the same process, and is no part of it: homes of pubends."""
+
+    def candidacies(self) -> list[CandidacyStatus]:
+        """The pubends that this broker may run the home of."""
+
+    def brokers(self) -> dict[str, BrokerStatus]:
+        """The homes that run here, by name."""
+
+
 class Figures:
     """Gathers the figures of one broker's parts."""
 
@@ -40,12 +51,15 @@ class Figures:
         self._rooms = rooms
         self._sources = sources
         self._incarnation = incarnation
+        self.beside: Beside | None = None
+        """Who knows of the homes that run beside this broker, if any may."""
 
     def status(self) -> BrokerStatus:
         """Returns all figures, as of now."""
         rooms, sources = self._rooms, self._sources
         settings, connections = rooms.settings, rooms.connections
         kinds = [peer.kind for peer in connections.peers.values()]
+        beside = self.beside
         return BrokerStatus(
             broker=settings.name,
             overlay=settings.overlay,
@@ -69,4 +83,6 @@ class Figures:
             tracking=sources.tracking(),
             migration=sources.migration(),
             mechanisms=sources.mechanisms(),
+            candidacies=[] if beside is None else beside.candidacies(),
+            homes={} if beside is None else beside.brokers(),
         )

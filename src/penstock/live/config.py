@@ -19,7 +19,8 @@ port = 7001                     # host, bind, admin_host, admin_port, certificat
 number = 1                      # part of message identifiers; derived from the name by default
 pubends = ["pb1.a", "pb1.b"]
 best_effort = ["pb1.b"]         # or set service for all of them
-data = "data/{name}"            # the data folder; this is the default
+data = "data/{name}"            # the data folder; this is the default; or postgresql://host1,host2/database
+replicas_min = 1                # with a database: how many synchronous standbys must have each commit; 0 by default
 data_bytes_max = 0              # the size at which publishers have to wait; 0: limited by the disk only
 [brokers.pb1.congestion]        # parameters for one broker
 sample_ms = 500
@@ -37,6 +38,9 @@ rate = "600KB"                  # bytes per second
 local_ratio_trigger = 0.1
 [pubends."pb1.a"]               # optional: settings of one pubend, wherever it is hosted
 last_values = "symbol"          # keeps the newest message of each value of this attribute beyond its log
+[pubends.orders]                # a pubend with candidates, see `live/homes_config.py`
+brokers = ["pb1", "ib1"]
+data = "postgresql://db1,db2/penstock"
 [[links]]
 between = ["pb1", "ib1"]        # the first dials the second
 [[clients]]
@@ -54,18 +58,18 @@ status = false                  # or true: the status of brokers shows them the 
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
-from hashlib import blake2b
+from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
 from penstock.broker.access import Access, Rule
-from penstock.broker.settings import BrokerSettings, SettingsError, check_last_values
+from penstock.broker.settings import BrokerSettings, SettingsError
 from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError
+from penstock.live.homes_config import REPLICAS_MAX, read_database, with_pubends
 from penstock.live.limiting import with_limit
 from penstock.live.mechanism_config import with_balancing, with_token, with_tracking
-from penstock.live.overlay import BrokerPlace, Overlay, PubendSettings, Security
+from penstock.live.overlay import BrokerPlace, Database, Overlay, Security, is_url, number_for
 from penstock.live.shipping.settings import INTERVAL, VISIT, ShipSettings
 from penstock.live.tls import TlsFiles
 from penstock.live.toml_table import TomlTable, read_toml
@@ -96,10 +100,11 @@ def load_overlay(path: Path | str) -> Overlay:
     has_tls, tls = "tls" in security, security.table("tls")
     mutual = tls.flag("mutual", default=False)
     tables = root.named_tables("brokers")
-    brokers = _Brokers(path, tables, tls if has_tls else None, defaults, root.table("congestion")).read()
+    reading = _Brokers(path, tables, tls if has_tls else None, defaults, root.table("congestion"))
+    brokers = reading.read()
     overlay = Overlay(
         name=name,
-        brokers=_with_last_values(brokers, root.named_tables("pubends")),
+        brokers=brokers,
         links=_links(root.tables("links"), tables),
         security=Security(security.text("link_token", ""), security.text("admin_token", ""), mutual),
         access=_access(root.tables("clients"), root.tables("access"), certificates=mutual),
@@ -107,6 +112,7 @@ def load_overlay(path: Path | str) -> Overlay:
         source=path,
         digest=root.digest,
     )
+    overlay = with_pubends(overlay, root.named_tables("pubends"), tunables=reading.general)
     overlay = with_balancing(with_tracking(overlay, root, tables), root, tables)
     overlay = with_limit(with_token(overlay, root), root)
     if not tables:
@@ -138,13 +144,20 @@ class _Brokers:
         self._service = _service(defaults, GUARANTEED)
         self._taken: dict[tuple[str, object], str] = {}
 
+    @property
+    def general(self) -> dict[str, int | str | CongestionSettings]:
+        """The tunables that hold for all brokers."""
+        is_usual = self._congestion == CongestionSettings()
+        return self._tunables if is_usual else {**self._tunables, "congestion": self._congestion}
+
     def read(self) -> dict[str, BrokerPlace]:
         return {name: self._place(name, table) for name, table in self._tables.items()}
 
     def _place(self, name: str, table: TomlTable) -> BrokerPlace:
+        data = table.text("data", "")
         place = BrokerPlace(
             name=name,
-            number=table.integer("number", _number_of(name), low=1, high=2**32 - 1),
+            number=table.integer("number", number_for(name), low=1, high=2**32 - 1),
             port=table.integer("port", low=0, high=_PORT_MAX),
             host=table.text("host", "127.0.0.1"),
             bind=table.text("bind", ""),
@@ -152,7 +165,8 @@ class _Brokers:
             admin_port=table.integer("admin_port", 0, low=0, high=_PORT_MAX),
             pubends=table.texts("pubends"),
             best_effort=self._best_effort(table),
-            data=self._file(table.text("data", "") or "data/{name}", name),
+            data=self._file("data/{name}" if is_url(data) else data or "data/{name}", name),
+            database=self._database(table, data),
             data_bytes_max=table.integer("data_bytes_max", 0),
             tunables=self._tunables | _tunables(table) | self._congestion_of(table),
             tls=self._tls_files(name, table),
@@ -168,6 +182,14 @@ class _Brokers:
         # Brokers on different machines may well use the same path.
         self._claim(table, "data", (place.host, place.data), name)
         return place
+
+    def _database(self, table: TomlTable, data: str) -> Database | None:
+        replicas_min = table.integer("replicas_min", 0, high=REPLICAS_MAX)
+        if is_url(data):
+            return read_database(table, "data", data, replicas_min=replicas_min)
+        if "replicas_min" in table:
+            raise table.error("replicas_min", 'needs a database (data = "postgresql://..."), which has standbys')
+        return None
 
     def _congestion_of(self, table: TomlTable) -> dict[str, CongestionSettings]:
         settings = read_congestion(table.table("congestion"), self._congestion)
@@ -206,25 +228,6 @@ class _Brokers:
         return self._path.parent / text.replace("{name}", name)
 
 
-def _with_last_values(brokers: dict[str, BrokerPlace], pubends: dict[str, TomlTable]) -> dict[str, BrokerPlace]:
-    """Adds the settings of single pubends to those of their brokers."""
-    hosts = {pubend: place for place in brokers.values() for pubend in place.pubends}
-    views: dict[str, list[tuple[str, str]]] = {}
-    for pubend, table in pubends.items():
-        if pubend not in hosts:
-            raise table.error("", f"no broker has a pubend {pubend!r}; there are: {', '.join(hosts) or 'none'}")
-        attribute = PubendSettings(table.text("last_values", "")).last_values
-        table.refuse_others()
-        if attribute:
-            place = hosts[pubend]
-            try:
-                check_last_values(pubend, attribute, place.pubends, place.best_effort)
-            except SettingsError as error:
-                raise table.error("last_values", str(error)) from None
-            views.setdefault(place.name, []).append((pubend, attribute))
-    return {name: replace(place, last_values=tuple(views.get(name, ()))) for name, place in brokers.items()}
-
-
 def _ship(table: TomlTable, path: Path) -> ShipSettings:
     usual = ShipSettings(path.parent / table.text("lake"))
     when = table.text("when", INTERVAL)
@@ -238,11 +241,6 @@ def _ship(table: TomlTable, path: Path) -> ShipSettings:
         when=when,
         retain_ms=table.integer("retain_ms", usual.retain_ms),
     )
-
-
-def _number_of(name: str) -> int:
-    """A number made from the name: unlike a place in the file, it stays when other brokers come and go."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) or 1
 
 
 def _service(table: TomlTable, default: str) -> str:
@@ -315,8 +313,8 @@ def _selector(table: TomlTable, key: str) -> Selector | None:
 
 def _check_counts(overlay: Overlay, root: TomlTable) -> None:
     """Raise if the names do not fit into the one frame in which brokers and clients exchange them."""
-    pubends = sum(len(place.pubends) for place in overlay.brokers.values())
-    for what, count in (("brokers", len(overlay.brokers)), ("pubends", pubends)):
+    counts = {"brokers": len(overlay.brokers) + len(overlay.homes), "pubends": len(overlay.pubends())}
+    for what, count in counts.items():
         if count > NAMES_MAX:
             raise root.error("brokers", f"{count:,} {what} are over the limit of {NAMES_MAX:,}")
 
@@ -331,7 +329,7 @@ def _check_settings(overlay: Overlay, root: TomlTable, defaults: TomlTable, tabl
 
 def _check_dead_letters(overlay: Overlay, defaults: TomlTable, tables: dict[str, TomlTable]) -> None:
     """Raise if dead letters are to go where nobody can keep them."""
-    known = {pubend: pubend not in place.best_effort for place in overlay.brokers.values() for pubend in place.pubends}
+    known = {pubend: is_guaranteed for pubend, (_, is_guaranteed) in overlay.pubends().items()}
     for name, table in tables.items():
         pubend = overlay.settings_for(name).dead_letters
         place = table if "dead_letters" in table else defaults

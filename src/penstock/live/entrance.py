@@ -50,6 +50,7 @@ class Entrance:
         pause_s: float = _PAUSE_S,
     ) -> None:
         self._sockets = list(sockets)
+        self._address = ("", 0)
         self._make = make
         self._context = context
         self._counters = counters
@@ -67,7 +68,7 @@ class Entrance:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port on which it listens, or listened last."""
+        """Host and port on which it listens, or listened last; an empty host and 0 if it never did."""
         return self._address
 
     @property
@@ -82,8 +83,9 @@ class Entrance:
 
     def open(self) -> None:
         """Start to accept connections."""
-        host, port = self._sockets[0].getsockname()[:2]
-        self._address = str(host), int(port)
+        if self._sockets:
+            host, port = self._sockets[0].getsockname()[:2]
+            self._address = str(host), int(port)
         for each in self._sockets:
             self._listen(each)
 

@@ -79,6 +79,11 @@ class Keeper:
         self.waiting_commits = 0
         self.waiting_bytes = 0
 
+    @property
+    def shown(self) -> str:
+        """Where the store is, for people."""
+        return self._place.shown
+
     async def open(self, *, started_ms: int) -> Opened:
         """Open the store and record the new incarnation; raises the store's own error if it refuses."""
         assert self._thread is None, "a store is opened once"
@@ -123,6 +128,15 @@ class Keeper:
             log("store-slow", (("broker", self._place.broker), ("commits", self.waiting_commits)))
             return
         self._thread.join()
+        self._thread = None
+
+    def abandon(self) -> None:
+        """Leave the store as it is, at once: what is not durable was never acknowledged, and may or may not become so.
+
+        For a store that is somebody else's by now, or will be: its thread ends as soon as it notices.
+        """
+        self._is_over = True
+        self._worker.abandon()
         self._thread = None
 
     def status(self) -> dict[str, Any]:

@@ -68,7 +68,11 @@ def read_balancing(general: TomlTable, own: TomlTable, *, is_on: bool) -> Balanc
 
 def with_tracking(overlay: Overlay, root: TomlTable, tables: Mapping[str, TomlTable]) -> Overlay:
     """The overlay with the tracking settings of its file; ``tables`` are the tables of its brokers."""
-    return with_settings(overlay, root, tables, "tracking", read_tracking)
+    overlay = with_settings(overlay, root, tables, "tracking", read_tracking)
+    general = root.table("tracking")
+    tracking = read_tracking(general, general)
+    homes = {name: replace(home, place=replace(home.place, tracking=tracking)) for name, home in overlay.homes.items()}
+    return replace(overlay, homes=homes)
 
 
 def read_tracking(general: TomlTable, own: TomlTable) -> TrackingSettings:

@@ -58,8 +58,8 @@ class OverlayChange:
 class TlsState:
     """The TLS contexts of a node, and a digest of the files they were made from."""
 
-    def __init__(self, files: TlsFiles | None) -> None:
-        self.serving = server_context(files) if files is not None else None
+    def __init__(self, files: TlsFiles | None, *, listens: bool = True) -> None:
+        self.serving = server_context(files) if files is not None and listens else None
         self.dialling = client_context(files, checks_host=False) if files is not None else None
         self._digest = _digest(files)
 
@@ -112,7 +112,7 @@ def change_between(before: Overlay, after: Overlay) -> OverlayChange:
         links_removed=tuple(link for link in before.links if link not in after.links),
         shared=tuple(
             what
-            for what in ("name", "security", "access", "ship", "token", "limit")
+            for what in ("name", "homes", "security", "access", "ship", "token", "limit")
             if getattr(before, what) != getattr(after, what)
         ),
     )
@@ -122,7 +122,9 @@ def _obstacles(name: str, before: Overlay, after: Overlay, port: int) -> Iterato
     old, new = before.place_of(name), after.place_of(name)
     if new.port not in (old.port, port):
         yield f"port ({port} to {new.port})"
-    for key in ("listens_at", "admin_host", "admin_port", "data", "data_bytes_max"):
+    if before.candidate_for(name) != after.candidate_for(name):
+        yield "the pubends that it is a candidate for"
+    for key in ("listens_at", "admin_host", "admin_port", "data", "database", "data_bytes_max"):
         if getattr(old, key) != getattr(new, key):
             yield f"{key} ({getattr(old, key)} to {getattr(new, key)})"
     if (old.tls is None) != (new.tls is None):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random, SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -24,6 +24,7 @@ from penstock.live.dialler import Diallers
 from penstock.live.endings import Departures, wait_for_ends
 from penstock.live.entrance import Entrance
 from penstock.live.errors import ConfigError, NodeFailedError
+from penstock.live.homes import Homes
 from penstock.live.listening import exposed_secrets, listen
 from penstock.live.measuring import Measuring
 from penstock.live.membership import OverlayChange, TlsState, change_for, read_again
@@ -53,11 +54,22 @@ class BrokerNode:
     """One broker of an overlay, running; use it with ``async with``, or ``start`` and ``stop``."""
 
     def __init__(
-        self, overlay: Overlay, name: str, *, rng: Random | None = None, broker: BrokerPort | None = None
+        self,
+        overlay: Overlay,
+        name: str,
+        *,
+        rng: Random | None = None,
+        broker: BrokerPort | None = None,
+        epoch: int | None = None,
+        may_act: Callable[[], bool] | None = None,
     ) -> None:
+        """A home is made for one epoch, and does nothing any more once ``may_act`` is false."""
         self.overlay = overlay
         self.name: Final = name
         self.place = overlay.place_of(name)
+        self._is_home = name in overlay.homes
+        self._may_act = may_act
+        self._is_silent = False
         self.clock: Final = Clock()
         self.counters = Counters()
         self._rng = rng if rng is not None else Random(SystemRandom().randrange(2**63))
@@ -69,7 +81,9 @@ class BrokerNode:
         self.turns: Final = Turns(give_up=self._give_up, settle=self._settle, on_end=self._arm)
         self._heard: list[Connection] = []
         """Connections with frames that the broker has heard in this turn, and whose effects are not carried out yet."""
-        self._storage = Storage(overlay, name, turns=self.turns, stimulate=self.stimulate, fail=self._on_failed)
+        self._storage = Storage(
+            overlay, name, epoch=epoch, turns=self.turns, stimulate=self.stimulate, fail=self._on_failed
+        )
         self._measuring = Measuring(self._on_measured)
         self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
         self.has_failed: Final = asyncio.Event()
@@ -89,6 +103,8 @@ class BrokerNode:
         self._stopping: asyncio.Task[None] | None = None
         self._admin: AdminServer | None = None
         self._unreachable: dict[str, str] = {}
+        self.homes: Final = Homes(overlay, name, make=BrokerNode)
+        """The homes for which this broker is a candidate."""
 
     # From outside.
 
@@ -97,7 +113,7 @@ class BrokerNode:
         assert self._entrance is None, "a node starts once"
         place = self.place
         self.overlay.check(self.name)
-        self._tls = TlsState(place.tls)
+        self._tls = TlsState(place.tls, listens=not self._is_home)
         recovered, self.incarnation = await self._storage.open(started_ms=self.clock.started_ms)
         try:
             for pubend, size_bytes in check_served(place, recovered).items():
@@ -109,9 +125,14 @@ class BrokerNode:
                 rng=self._rng,
                 recovered=recovered,
                 stopwatch=time.perf_counter_ns if self._settings.balancing.is_on else None,
+                beside=self.homes if self.overlay.candidate_for(self.name) else None,
             )
             self._entrance = Entrance(
-                await listen(place), self._make, self._tls.serving, counters=self.counters, note=self._note
+                [] if self._is_home else await listen(place),
+                self._make,
+                self._tls.serving,
+                counters=self.counters,
+                note=self._note,
             )
             self._entrance.limit(self._settings)
             self._entrance.open()
@@ -127,6 +148,7 @@ class BrokerNode:
         if self._settings.balancing.is_on:
             self._measuring.start(self._settings.balancing.measure_ms)
         self.turns.end_later()
+        self.homes.start(self.address)
 
     def apply(self, overlay: Overlay) -> OverlayChange:
         """Apply a changed overlay; raises ``ConfigError``, and changes nothing, if that is not possible."""
@@ -180,7 +202,45 @@ class BrokerNode:
             self._is_stopping = True
             self._stopping = asyncio.create_task(self._stop(self._entrance), name=f"stop {self.name}")
 
+    def fall_silent(self) -> None:
+        """Handle and send nothing from now on: what this node knows may be out of date."""
+        if self._is_silent:
+            return
+        self._is_silent = True
+        self._note("fell-silent")
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self._connections.values()):
+            connection.abort()
+
+    async def cut_off(self) -> None:
+        """End at once, without a goodbye; what is not durable yet was never acknowledged."""
+        self.fall_silent()
+        if self._stopping is None:
+            self._is_stopping = True
+            self._stopping = asyncio.create_task(self._end(), name=f"end {self.name}")
+        await asyncio.shield(self._stopping)
+
+    async def _end(self) -> None:
+        self._measuring.stop()
+        self._storage.abandon()
+        await self._diallers.stop()
+        await wait_for_ends(self._connections)
+        await self._shipping.stop()
+        self.turns.stop()
+        self._note("ended")
+
+    def _may_not_act(self) -> bool:
+        """Whether this node must not handle anything any more; if so, it falls silent."""
+        if self._may_act is not None and not self._may_act():
+            self.fall_silent()
+        return self._is_silent
+
     async def _stop(self, entrance: Entrance) -> None:
+        await self.homes.stop()
+        if self._may_not_act():
+            await self._end()
+            return
         await entrance.close()
         self._measuring.stop()
         await self._diallers.stop()
@@ -217,7 +277,8 @@ class BrokerNode:
     @property
     def is_serving(self) -> bool:
         """Whether the node has started and is not shutting down."""
-        return self._entrance is not None and self._entrance.is_open and not self._is_stopping
+        is_there = self._entrance is not None and (self._entrance.is_open or self._is_home)
+        return is_there and not self._is_stopping and not self._is_silent
 
     def status(self) -> NodeStatus:
         """The broker's own status, and the counters of the shell."""
@@ -239,6 +300,9 @@ class BrokerNode:
         """Tell the broker of a new connection, unless it has to be refused."""
         self.counters.open_connections += 1
         self._connections[connection.number] = connection
+        if self._may_not_act():
+            connection.abort()
+            return
         if connection.dialled:
             self.counters.dialled += 1
             self._unreachable.pop(connection.dialled, None)
@@ -261,6 +325,8 @@ class BrokerNode:
 
     def on_frames(self, connection: Connection, frames: list[Frame]) -> None:
         """Pass a batch of frames to the broker; what follows from it is done at the end of the turn."""
+        if self._may_not_act():
+            return
         if not self._heard:
             self.turns.end_later()
         self._heard.append(connection)
@@ -281,7 +347,7 @@ class BrokerNode:
     def _settle(self) -> None:
         """Carry out what follows from all frames that arrived in this turn, at the expense of those who sent them."""
         heard = self._heard
-        if not heard:
+        if not heard or self._may_not_act():
             return
         self._heard = []
         started_s = self.turns.clock()
@@ -318,12 +384,16 @@ class BrokerNode:
             self._departures.add(connection.number)
 
     def _on_departed(self, number: int) -> None:
+        if self._may_not_act():
+            return
         self._dispatch(self.broker.disconnect(number, now_ms=self.clock.now_ms()))
 
     # From the store, and from shipping.
 
     def stimulate(self, stimulus: Stimulus) -> None:
         """Pass the broker a stimulus that comes from no connection."""
+        if self._may_not_act():
+            return
         try:
             self._dispatch(stimulus(self.broker, self.clock.now_ms()))
         except Exception as error:  # noqa: BLE001 - the next thing that the store says may still be understood
@@ -335,7 +405,11 @@ class BrokerNode:
     def _on_failed(self, failure: NodeFailedError) -> None:
         self.failure = failure
         self.has_failed.set()
-        self._begin_to_stop()
+        if self._is_home:
+            # It may not be its own any more: whoever runs it tells it how to end.
+            self.fall_silent()
+        else:
+            self._begin_to_stop()
 
     # Inside.
 
@@ -444,6 +518,8 @@ class BrokerNode:
 
     def _on_timer(self) -> None:
         self._timer = None
+        if self._may_not_act():
+            return
         now_ms, deadline_ms = self.clock.now_ms(), self.broker.next_deadline()
         if deadline_ms is not None and deadline_ms <= now_ms:
             try:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from penstock.ajil.settings import LimitSettings
 from penstock.balancing.settings import BalancingSettings
 from penstock.broker.access import Access
+from penstock.broker.candidate import LeaseSettings
 from penstock.broker.settings import BrokerSettings
 from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError, ExposedError, StorageError
@@ -23,9 +26,32 @@ from penstock.live.tls import TlsFiles
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
-__all__ = ["BrokerPlace", "Overlay", "PubendSettings", "Security", "is_loopback"]
+__all__ = [
+    "BrokerPlace",
+    "Database",
+    "Home",
+    "Overlay",
+    "PubendSettings",
+    "Security",
+    "is_loopback",
+    "is_url",
+    "number_for",
+]
 
 _LOOPBACK = "127.0.0.1"
+_HOME: Final = ".home"
+"""What the name of a home has after that of its pubend."""
+_SCHEMES: Final = ("postgresql://", "postgres://")
+
+
+def is_url(data: str) -> bool:
+    """Whether this names a database, and not a folder."""
+    return data.startswith(_SCHEMES)
+
+
+def number_for(name: str) -> int:
+    """A broker's number, made from its name: unlike a place in the file, it stays when others come and go."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) or 1
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,6 +64,18 @@ class Security:
     """The bearer token that the admin API requires; must be set where the API does not bind to loopback."""
     mutual: bool = False
     """Whether clients and brokers authenticate with certificates."""
+
+
+@dataclass(slots=True, frozen=True)
+class Database:
+    """A PostgreSQL database that keeps a broker's durable data."""
+
+    url: str = field(repr=False)
+    """Where it is, as libpq takes it, with all hosts that may be the primary; it may have a password."""
+    replicas_min: int = 0
+    """How many synchronous standbys must have each commit: publishers wait while the database promises fewer."""
+    answer_ms: int = 10_000
+    """How long the database may take to answer; then the connection is given up and made anew."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,7 +99,9 @@ class BrokerPlace:
     last_values: tuple[tuple[str, str], ...] = ()
     """The pubends that keep last values beyond their logs, each with the attribute whose values are the keys."""
     data: Path | None = None
-    """The folder for durable data; None for a broker that keeps nothing."""
+    """The folder for durable data; None for a broker that keeps nothing in a folder."""
+    database: Database | None = None
+    """The database for durable data in place of the folder, which then has only the ledger of shipping and tokens."""
     data_bytes_max: int = 0
     """The size of the data at which publishers have to wait, as on a full disk; 0 for no limit but the disk."""
     tunables: Mapping[str, int | str | CongestionSettings] = field(default_factory=dict)
@@ -81,6 +121,11 @@ class BrokerPlace:
         return f"{'penstocks' if self.tls is not None else 'penstock'}://{host}:{self.port}"
 
     @property
+    def keeps_data(self) -> bool:
+        """Whether it has anywhere to keep durable data."""
+        return self.data is not None or self.database is not None
+
+    @property
     def listens_at(self) -> str:
         """The address it binds."""
         return self.bind or self.host
@@ -95,6 +140,48 @@ class PubendSettings:
 
     For guaranteed pubends; a change needs a restart of the pubend's broker.
     """
+    brokers: tuple[str, ...] = ()
+    """The candidates, in order of preference: whichever of them runs takes the pubend. It is in no broker's list."""
+    data: str = ""
+    """The database that keeps it, if it has candidates: ``postgresql://host1,host2/name``."""
+    replicas_min: int = 0
+    """How many synchronous standbys must have each message before it is acknowledged."""
+    profile: str = "calm"
+    """How soon another candidate takes over: ``calm`` (leases of 2 s) or ``swift`` (500 ms)."""
+    lease_ms: int = 0
+    """How long a holder keeps the pubend without renewing its lease; 0 for what the profile says."""
+
+
+@dataclass(slots=True, frozen=True)
+class Home:
+    """The broker of a pubend with candidates, one of which runs it."""
+
+    place: BrokerPlace
+    """What holds for it wherever it runs; it has no address of its own."""
+    candidates: tuple[str, ...]
+    """In order of preference."""
+    lease: LeaseSettings
+
+    @property
+    def name(self) -> str:
+        """Its name as a broker."""
+        return self.place.name
+
+    @property
+    def pubend(self) -> str:
+        """The pubend whose home it is."""
+        return self.place.pubends[0]
+
+    @property
+    def database(self) -> Database:
+        """Where its data is."""
+        assert self.place.database is not None, f"{self.name} has no database"
+        return self.place.database
+
+    @staticmethod
+    def name_for(pubend: str) -> str:
+        """The name of the home of a pubend."""
+        return f"{pubend}{_HOME}"
 
 
 @dataclass(slots=True, frozen=True)
@@ -104,6 +191,8 @@ class Overlay:
     name: str
     brokers: Mapping[str, BrokerPlace]
     links: tuple[tuple[str, str], ...] = ()
+    homes: Mapping[str, Home] = field(default_factory=dict)
+    """The homes of pubends with candidates, by their names as brokers."""
     security: Security = field(default_factory=Security)
     access: Access = field(default_factory=Access)
     ship: ShipSettings | None = None
@@ -124,8 +213,20 @@ class Overlay:
         return self.brokers[name]
 
     def neighbours_of(self, name: str) -> tuple[str, ...]:
-        """The brokers it has links with, in the order of the links."""
-        return tuple(right if left == name else left for left, right in self.links if name in (left, right))
+        """The brokers it has links with, in the order of the links; homes come last, wherever they run."""
+        linked = [right if left == name else left for left, right in self.links if name in (left, right)]
+        homes = [each.name for each in self.homes.values() if name in each.candidates]
+        return tuple(dict.fromkeys((*linked, *homes)))
+
+    def candidate_for(self, name: str) -> tuple[Home, ...]:
+        """The homes that this broker may run."""
+        return tuple(home for home in self.homes.values() if name in home.candidates)
+
+    def running(self, home: Home, at: str) -> Overlay:
+        """The overlay as a home sees it that runs at one of its candidates: with a link to that one alone."""
+        assert at in home.candidates, f"{at} is no candidate for {home.name}"
+        brokers = {**self.brokers, home.name: home.place}
+        return replace(self, brokers=brokers, links=(*self.links, (home.name, at)), ship=None)
 
     def dialled_by(self, name: str) -> tuple[BrokerPlace, ...]:
         """The neighbours that this broker has to dial."""
@@ -142,20 +243,35 @@ class Overlay:
             pubends=place.pubends,
             best_effort=place.best_effort,
             last_values=place.last_values,
-            all_last_values=tuple(each for other in self.brokers.values() for each in other.last_values),
+            all_last_values=tuple(each for other in self._places() for each in other.last_values),
             neighbours=self.neighbours_of(name),
-            members=tuple(self.brokers),
+            members=tuple(dict.fromkeys((*self.brokers, *self.homes))),
+            homes=tuple(self.homes),
             link_credential=self.security.link_token,
             # With mutual TLS certificates count, even if ``access`` was made without them.
             access=replace(self.access, certificates=self.access.certificates or self.security.mutual),
             address=place.address,
-            addresses=tuple((each.name, each.address) for each in self.brokers.values()),
+            # Clients never go to a home, which listens nowhere.
+            addresses=tuple((each.name, each.address) for each in self.brokers.values() if each.name not in self.homes),
             token=self.token,
             limit=self.limit,
             balancing=place.balancing,
-            tracking=place.tracking if place.data is not None else TrackingSettings(strategy="null"),
+            tracking=place.tracking if place.keeps_data else TrackingSettings(strategy="null"),
             **tunables,
         )
+
+    def _places(self) -> tuple[BrokerPlace, ...]:
+        """All brokers, the homes among them, each once."""
+        homes = {home.name: home.place for home in self.homes.values()}
+        return tuple({**self.brokers, **homes}.values())
+
+    def pubends(self) -> dict[str, tuple[str, bool]]:
+        """All pubends of the overlay: the broker of each, and whether it guarantees delivery."""
+        return {
+            pubend: (place.name, pubend not in place.best_effort)
+            for place in self._places()
+            for pubend in place.pubends
+        }
 
     def islands(self) -> list[list[str]]:
         """The parts of the overlay that no link connects with each other; one if all is well."""
@@ -177,10 +293,15 @@ class Overlay:
         self.check_shipping(name)
 
     def check_storage(self, name: str) -> None:
-        """Raises ``StorageError`` if the broker has guaranteed pubends, but no data folder."""
+        """Raises ``StorageError`` if the broker has guaranteed pubends, but nowhere to keep them."""
         place = self.place_of(name)
+        if (place.database is not None or self.candidate_for(name)) and find_spec("psycopg") is None:
+            at = f"{place.where}: " if place.where else ""
+            raise StorageError(
+                f"{at}broker {name} keeps data in PostgreSQL, which needs psycopg: pip install 'penstock[postgres]'"
+            )
         guaranteed = [pubend for pubend in place.pubends if pubend not in place.best_effort]
-        if guaranteed and place.data is None:
+        if guaranteed and not place.keeps_data:
             at = f"{place.where}: " if place.where else ""
             raise StorageError(
                 f"{at}broker {name} guarantees delivery from {', '.join(guaranteed)}, but has no data folder to keep "

@@ -20,6 +20,7 @@ from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.live.store import StoreRefusedError
 from penstock.live.store.place import FolderPlace
 from penstock.live.store_worker import KeptRead, LogRead
+from penstock.live.stores import Place
 from penstock.live.turns import Pace, Turns
 from penstock.model.errors import PenstockError
 from penstock.system.logs import log
@@ -48,6 +49,7 @@ class Storage:
         overlay: Overlay,
         name: str,
         *,
+        epoch: int | None = None,
         turns: Turns,
         stimulate: Callable[[Stimulus], None],
         fail: Callable[[NodeFailedError], None],
@@ -62,9 +64,28 @@ class Storage:
         self._keeper: Keeper | None = None
         self._watcher: StorageWatcher | None = None
         self._asked: dict[int, asyncio.Future[dict[str, bytes | None]]] = {}
-        if self._place.data is not None:
-            limit = self._place.data_bytes_max or None
-            self._keeper = Keeper(FolderPlace(self._place.data, overlay.name, name, limit), self)
+        place = self._store_place(overlay.name, epoch)
+        if place is not None:
+            self._keeper = Keeper(place, self)
+
+    def _store_place(self, overlay: str, epoch: int | None) -> Place | None:
+        """Where the broker keeps its data; None if it keeps nothing."""
+        database = self._place.database
+        if database is not None:
+            # Only where it is used: the driver is an extra.
+            from penstock.live.postgres.place import DatabasePlace
+
+            return DatabasePlace(
+                database.url,
+                overlay,
+                self._name,
+                epoch=epoch,
+                replicas_min=database.replicas_min,
+                answer_ms=database.answer_ms,
+            )
+        if self._place.data is None:
+            return None
+        return FolderPlace(self._place.data, overlay, self._name, self._place.data_bytes_max or None)
 
     async def open(self, *, started_ms: int) -> tuple[Recovered | None, int]:
         """Open the store: what an earlier run left, and a new incarnation; raises ``StorageError`` if refused."""
@@ -74,12 +95,12 @@ class Storage:
             opened = await self._keeper.open(started_ms=started_ms)
         except StoreRefusedError as error:
             at = f"{self._place.where}: " if self._place.where else ""
-            raise StorageError(f"{at}broker {self._name} cannot use its data folder: {error}") from error
-        self._note("store-opened", folder=str(self._place.data), **asdict(opened.recovery))
+            raise StorageError(f"{at}broker {self._name} cannot use its data: {error}") from error
+        self._note("store-opened", place=self._keeper.shown, **asdict(opened.recovery))
         if opened.recovery.repaired:
             self._note("store-repaired", reason=opened.recovery.repaired)
         if opened.recovery.tightened:
-            self._note("store-tightened", folder=str(self._place.data), reason=opened.recovery.tightened)
+            self._note("store-tightened", place=self._keeper.shown, reason=opened.recovery.tightened)
         return opened.recovered, opened.incarnation
 
     def carry_out(self, effect: Commit | ReadLog | ReadKept) -> None:
@@ -113,6 +134,15 @@ class Storage:
         """Commit what is queued, within a time limit, and close the store."""
         if self._keeper is not None:
             await self._keeper.close()
+        self._refuse_answers()
+
+    def abandon(self) -> None:
+        """Leave the store at once, whatever is under way: it may be somebody else's by now."""
+        if self._keeper is not None:
+            self._keeper.abandon()
+        self._refuse_answers()
+
+    def _refuse_answers(self) -> None:
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(StorageError(f"broker {self._name} has stopped"))

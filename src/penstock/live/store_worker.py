@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Full, Group, QueueReport, Read, Work
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Recovered, SetValue
 from penstock.broker.effects import Commit, ReadKept, ReadLog
-from penstock.live.store import Recovery, StoreFullError
+from penstock.live.store import Recovery, StoreFailedError, StoreFullError
 from penstock.live.stores import Place, Store
 from penstock.model.tick import Tick, TickRange
 from penstock.system.logs import log
@@ -107,6 +107,8 @@ class StoreFigures:
     """Damaged log records that reads have met."""
     damaged_kept: int = 0
     """Damaged kept records that the start or reads have met."""
+    replicas: int = 0
+    """How many synchronous standbys the last group has reached."""
     kept_put_aside: int = 0
     """1 if the kept records of earlier runs had to be put aside when the store was opened, else 0."""
 
@@ -134,6 +136,7 @@ class StoreWorker:
         self._inbox: SimpleQueue[_Order | None] = SimpleQueue()
         self._queue = CommitQueue(retry_ms=retry_ms)
         self._is_ending = False
+        self._is_abandoned = False
         self._files_at_ms = 0
         self._named: dict[tuple[str, TickRange], None] = {}
         self._named_kept: dict[str, None] = {}
@@ -145,6 +148,11 @@ class StoreWorker:
 
     def end(self) -> None:
         """Commit what is queued, as far as there is space, and close the store."""
+        self._inbox.put(None)
+
+    def abandon(self) -> None:
+        """Commit and read nothing more: whatever is under way ends when the store says next that it waits."""
+        self._is_abandoned = True
         self._inbox.put(None)
 
     def run(self, started_ms: int) -> None:
@@ -159,6 +167,8 @@ class StoreWorker:
 
     def _on_wait(self, reason: str) -> None:
         """Hold publishers back while a commit takes long; the next durable group ends that."""
+        if self._is_abandoned:
+            raise StoreFailedError("the store was given up")
         if reason and reason != self.figures.full_reason:
             self._tell(Full(reason))
         self.figures.full_reason = reason
@@ -182,6 +192,8 @@ class StoreWorker:
     def _serve(self, store: Store) -> None:
         while True:
             self._take_in()
+            if self._is_abandoned:
+                return
             work = self._queue.begin_next(now_ms=_now_ms())
             if work is not None:
                 self._carry_out(store, work)
@@ -234,6 +246,7 @@ class StoreWorker:
         began_s = time.perf_counter()
         store.commit(group.changes())
         self.figures.count(group.commits, sync_ms=(time.perf_counter() - began_s) * 1_000)
+        self.figures.replicas = store.replicas
         return self._queue.on_durable()
 
     def _go_ahead(self, store: Store, ahead: Ahead) -> list[QueueReport]:

@@ -33,7 +33,10 @@ from penstock.model.tick import Tick
 __all__ = ["OnWait", "Place", "Store"]
 
 OnWait = Callable[[str], None]
-"""Told why a commit takes long, maybe for ever; from the thread of the store. An empty text says that it goes on."""
+"""Told, again and again, why a commit or a read takes long, maybe for ever; from the thread of the store.
+
+If it raises, nobody waits for the outcome any more: the commit or read raises the same, and the store has failed.
+"""
 
 
 class Store(Protocol):
@@ -43,6 +46,10 @@ class Store(Protocol):
     """What opening the store found and did."""
     kept_found: KeptFound
     """The kept records that the last ``recovered`` found."""
+
+    @property
+    def replicas(self) -> int:
+        """How many other machines the last commit has reached before it was durable."""
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Make the changes durable, all or none; see rules 1 to 5."""

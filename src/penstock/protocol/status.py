@@ -18,6 +18,7 @@ from penstock.protocol.control import Count
 __all__ = [
     "BalancingStatus",
     "BrokerStatus",
+    "CandidacyStatus",
     "CardStatus",
     "CongestionStatus",
     "DecisionStatus",
@@ -334,6 +335,24 @@ class LimitStatus(Struct):
     held: int = 0
 
 
+class CandidacyStatus(Struct):
+    """A pubend with candidates, as one of them sees it."""
+
+    pubend: str
+    candidates: list[str] = field(default_factory=list)
+    """In order of preference."""
+    holder: str = ""
+    """The candidate that ran its home when this one last heard of it; empty if nobody did."""
+    epoch: int = 0
+    """The epoch in which the home runs here; 0 if it does not."""
+    wanted: str = ""
+    """The candidate to which it is about to move; empty for none."""
+    replicas: int = -1
+    """How many synchronous standbys each commit waits for; -1 if the home does not run here."""
+    problem: str = ""
+    """Why the database or the home could not be reached or run the last time; empty if all is well."""
+
+
 class BrokerStatus(Struct):
     """The status of one broker."""
 
@@ -363,6 +382,10 @@ class BrokerStatus(Struct):
     migration: MigrationStatus = field(default_factory=MigrationStatus)
     mechanisms: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By name, the figures of each mechanism that has any."""
+    candidacies: list[CandidacyStatus] = field(default_factory=list)
+    """The pubends that this broker may run the home of."""
+    homes: dict[str, BrokerStatus] = field(default_factory=dict)
+    """The homes that run beside this broker, as brokers of their own."""
 
     @property
     def balancing(self) -> BalancingStatus | None:

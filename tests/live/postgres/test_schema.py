@@ -12,11 +12,6 @@ from penstock.live.postgres.schema import make_schema
 from penstock.live.store.errors import StoreRefusedError, StoreVersionError
 
 
-def made(server: DatabaseServer, *tables: str) -> None:
-    with connect(server.url, application="test", answer_ms=10_000) as connection:
-        make_schema(connection, *tables)
-
-
 @pytest.fixture
 def url_without_tables(server: DatabaseServer, request: pytest.FixtureRequest) -> str:
     """A database of its own."""

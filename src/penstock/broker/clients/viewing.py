@@ -44,6 +44,8 @@ class View:
             lambda name, owner: owner == guest.client or guest.rule.shares(name)
         )
         status.migration.pinned, status.migration.drain.reasons = [], []
+        # Homes tell of all durable subscriptions, too.
+        status.homes = {}
         status.tracking, status.mechanisms = _without_lists(status.tracking), _without_lists(status.mechanisms)
         return status
 

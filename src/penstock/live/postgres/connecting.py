@@ -7,15 +7,17 @@ promoted while its primary was alive, the one that was promoted last is taken: i
 
 from __future__ import annotations
 
+import logging
 import os
+import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
 from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -25,6 +27,7 @@ from penstock.live.postgres.errors import DatabaseError, DatabaseUnreachableErro
 
 __all__ = [
     "Connection",
+    "WatchedConnection",
     "answer_within",
     "connect",
     "reason_of",
@@ -34,18 +37,72 @@ __all__ = [
     "timeline_of",
 ]
 
+# The driver logs what it ignores when a connection is lost, which we report ourselves.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+_Result = TypeVar("_Result")
 
 _OTHERS_S: Final = 0.1
 """How long the other hosts have after the first one has answered: they may have been promoted later."""
 _CONNECT_S_MIN: Final = 2
 """libpq gives up no sooner; nobody waits for it that long."""
+_LOOK_MS: Final = 50
+"""How often somebody who waits is told so."""
 _APPLICATION_BYTES_MAX: Final = 63
 _TIMELINE: Final = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int"
 _NO_SERVER: Final = "no server among {hosts} is a primary that takes writes: {problems}"
 
 
-def connect(url: str, *, application: str, answer_ms: int) -> Connection:
+class WatchedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that reports how long the server has been silent while it waits for an answer."""
+
+    on_silence: Callable[[float], None] | None = None
+    """Told the seconds since the wait began, some times a second; what it raises ends the wait."""
+
+    def wait(self, gen: Generator[Any, Any, _Result], *args: Any, **options: Any) -> _Result:
+        """Run a generator of the driver, which says what it waits for, until it has its result."""
+        if self.on_silence is None:
+            return super().wait(gen, *args, **options)
+        socket_number = self.pgconn.socket
+        try:
+            wanted = next(gen)
+            while True:
+                try:
+                    ready = self._ready(socket_number, wanted)
+                except BaseException as error:
+                    self._end(gen, error)
+                    raise
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+
+    def _ready(self, socket_number: int, wanted: int) -> int:
+        """Wait until the socket is as wanted; both are bits: 1 to read, 2 to write."""
+        poll = select.poll()
+        poll.register(socket_number, (select.POLLIN if wanted & 1 else 0) | (select.POLLOUT if wanted & 2 else 0))
+        began_s = time.monotonic()
+        while not (events := poll.poll(_LOOK_MS)):
+            if self.on_silence is not None:
+                self.on_silence(time.monotonic() - began_s)
+        ((_, found),) = events
+        if found & ~(select.POLLIN | select.POLLOUT):
+            # Closed or broken: whatever is tried next says so.
+            return wanted
+        return (1 if found & select.POLLIN else 0) | (2 if found & select.POLLOUT else 0)
+
+    def _end(self, gen: Generator[Any, Any, Any], error: BaseException) -> None:
+        """End a generator of the driver that nobody waits for, and the connection with it."""
+        self.pgconn.finish()
+        # It may try to leave things in order, and finds that the connection is gone.
+        with suppress(psycopg.Error, StopIteration, type(error)):
+            gen.throw(error)
+            while True:
+                next(gen)
+
+
+def connect(url: str, *, application: str, answer_ms: int) -> WatchedConnection:
     """Connect to the primary, within the time that it has to answer; each statement is a transaction of its own.
 
     Raises ``DatabaseUnreachableError``.
@@ -94,7 +151,7 @@ class _Race:
     def __init__(self, targets: dict[str, str]) -> None:
         self._targets = targets
         self.problems: dict[str, str] = {}
-        self._done: SimpleQueue[Connection | None] = SimpleQueue()
+        self._done: SimpleQueue[WatchedConnection | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._is_over = False
 
@@ -105,9 +162,9 @@ class _Race:
             threading.Thread(target=self._connect, args=(host, conninfo), name=name, daemon=True).start()
 
     def _connect(self, host: str, conninfo: str) -> None:
-        connection: Connection | None = None
+        connection: WatchedConnection | None = None
         try:
-            connection = psycopg.connect(conninfo, autocommit=True)
+            connection = WatchedConnection.connect(conninfo, autocommit=True)
         except psycopg.Error as error:
             self.problems[host] = reason_of(error)
         with self._lock:
@@ -117,9 +174,9 @@ class _Race:
         if is_late and connection is not None:
             connection.close()
 
-    def wait(self, deadline_s: float) -> Connection | None:
+    def wait(self, deadline_s: float) -> WatchedConnection | None:
         """The connection to the primary that was promoted last; None if there is none in time."""
-        found: list[Connection] = []
+        found: list[WatchedConnection] = []
         for _ in self._targets:
             try:
                 connection = self._done.get(timeout=max(0.0, deadline_s - time.monotonic()))
@@ -136,7 +193,7 @@ class _Race:
         return _newest(found)
 
 
-def _newest(found: list[Connection]) -> Connection | None:
+def _newest(found: list[WatchedConnection]) -> WatchedConnection | None:
     if len(found) < 2:
         return found[0] if found else None
     timelines: dict[int, int] = {}

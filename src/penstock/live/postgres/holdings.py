@@ -26,7 +26,7 @@ from penstock.live.postgres.connecting import (
     timeline_of,
 )
 from penstock.live.postgres.errors import DatabaseError, DatabaseUnreachableError
-from penstock.live.postgres.schema import make_schema
+from penstock.live.postgres.schema import has_schema, make_schema
 
 __all__ = ["Holdings"]
 
@@ -214,8 +214,7 @@ class Holdings:
         return self._connection
 
     def _prepare(self, connection: Connection) -> None:
-        found = connection.execute("SELECT to_regclass('penstock.holdings') IS NOT NULL").fetchone()
-        if found != (True,):
+        if not has_schema(connection):
             make_schema(connection)
         self._timeline = timeline_of(connection)
         # A session may be set to less than its server is; leases are as durable as what they protect.
