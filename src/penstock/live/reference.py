@@ -103,6 +103,8 @@ def _default(setting: Field[Any]) -> str:
     value = setting.default
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return str(list(value))
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 10_000 else str(value)
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -52,7 +52,7 @@ class Store(Protocol):
         """How many other machines the last commit has reached before it was durable."""
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """Make the changes durable, all or none; see rules 1 to 5."""
+        """Make the changes durable, all or none, as the law above says."""
 
     def recovered(self) -> Recovered:
         """All that a broker must know of its earlier run, without the messages; damaged values are empty."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from live.postgres.opening import Opener
 from penstock.lab.databases import DatabaseServer, database_folder, missing_reason, synchronous_pair
 
 _MISSING = missing_reason()
@@ -30,3 +32,10 @@ def pair() -> Iterator[list[DatabaseServer]]:
     _needed()
     with database_folder() as folder, synchronous_pair(folder) as pair:
         yield pair
+
+
+@pytest.fixture
+def opener(request: pytest.FixtureRequest) -> Iterator[Opener]:
+    """Opens stores in an overlay of this test's own."""
+    with ExitStack() as stack:
+        yield Opener(request.node.name, stack)

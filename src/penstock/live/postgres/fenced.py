@@ -17,7 +17,7 @@ from typing import Any, Final, LiteralString
 import psycopg
 
 from penstock.live.postgres.connecting import Connection, WatchedConnection, connect, reason_of, store_application
-from penstock.live.postgres.errors import DatabaseError, DatabaseUnreachableError
+from penstock.live.postgres.errors import DatabaseError
 from penstock.live.postgres.schema import FENCED, OVERTAKEN, make_schema
 from penstock.live.store.errors import StoreFailedError, StoreFencedError, StoreFullError, StoreRefusedError
 from penstock.live.stores import OnWait
@@ -34,6 +34,12 @@ _FULL: Final = frozenset({"53000", "53100", "53200", "53400"})
 _PASSING: Final = frozenset({"25006", "40001", "40P01", "55P03", "57014", "57P01", "57P02", "57P03", "57P04"})
 """Errors after which another try, maybe at another server, may succeed."""
 
+# A session may be set to less than its server promises.
+_SETTINGS: Final = (
+    "SELECT set_config('lock_timeout', %(lock_ms)s, false), set_config('synchronous_commit', CASE WHEN "
+    "current_setting('synchronous_commit') IN ('off', 'local') THEN 'on' "
+    "ELSE current_setting('synchronous_commit') END, false)"
+)
 _CLAIM: Final = (
     "INSERT INTO penstock.holdings VALUES (%(overlay)s, %(broker)s, 0, '', '', clock_timestamp(), 0, '', 'epoch') "
     "ON CONFLICT DO NOTHING"
@@ -101,9 +107,8 @@ class FencedConnection:
         Raises ``StoreRefusedError``.
         """
         try:
-            connection = self._made()
+            self._connection = connection = self._made()
             make_schema(connection)
-            self._connection = connection
             self._own(connection, epoch)
             self._find_store(connection)
             # What an earlier life has left in doubt is durable, too, once this is.
@@ -263,8 +268,8 @@ class FencedConnection:
         while self._connection is None or self._connection.closed:
             try:
                 connection = self._made()
-            except DatabaseUnreachableError as error:
-                self._wait(str(error))
+            except (DatabaseError, psycopg.Error) as error:
+                self._wait(_said(error))
                 continue
             try:
                 self._explain(connection)
@@ -279,13 +284,12 @@ class FencedConnection:
         connection = connect(self._url, application=self._application, answer_ms=self._answer_ms)
         connection.on_silence = self._on_silence
         connection.add_notice_handler(self._on_notice)
-        # Who gives up waiting for a row must not get it later. A session may be set to less than its server promises.
-        connection.execute(
-            "SELECT set_config('lock_timeout', %s, false), set_config('synchronous_commit', CASE WHEN "
-            "current_setting('synchronous_commit') IN ('off', 'local') THEN 'on' "
-            "ELSE current_setting('synchronous_commit') END, false)",
-            (str(self._answer_ms * 3 // 4),),
-        )
+        try:
+            # Who gives up waiting for a row must not get it later.
+            connection.execute(_SETTINGS, {"lock_ms": str(self._answer_ms * 3 // 4)})
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _explain(self, connection: Connection) -> None:
