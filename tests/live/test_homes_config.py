@@ -98,3 +98,8 @@ def test_a_broker_may_not_have_the_name_of_a_home(tmp_path: Path) -> None:
 def test_replicas_need_a_database(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs a database \(data = "):
         loaded(tmp_path, "", 'overlay = "q"\n[brokers.pb1]\nport = 7001\npubends = ["p"]\nreplicas_min = 1\n')
+
+
+def test_the_size_of_a_database_is_not_ours_to_limit(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is for a data folder"):
+        loaded(tmp_path, "", f'overlay = "q"\n[brokers.pb1]\nport = 7001\n{_URL}\ndata_bytes_max = 1000\n')

@@ -186,6 +186,8 @@ class _Brokers:
     def _database(self, table: TomlTable, data: str) -> Database | None:
         replicas_min = table.integer("replicas_min", 0, high=REPLICAS_MAX)
         if is_url(data):
+            if "data_bytes_max" in table:
+                raise table.error("data_bytes_max", "is for a data folder: a database has limits of its own")
             return read_database(table, "data", data, replicas_min=replicas_min)
         if "replicas_min" in table:
             raise table.error("replicas_min", 'needs a database (data = "postgresql://..."), which has standbys')
