@@ -15,6 +15,7 @@ from typing import Any
 from penstock.balancing.metrics import HostFigures
 from penstock.broker import Broker, BrokerSettings, Close, Mechanism, Record
 from penstock.broker.effects import Commit, Effect, EndLife, Operate, ReadKept, ReadLog
+from penstock.broker.figures import Beside
 from penstock.broker.outbox import CONTROL_FRAME_BYTES
 from penstock.model.body import decode_attributes, encode_body
 from penstock.model.message import Message
@@ -220,8 +221,14 @@ class Publisher:
 class Overlay:
     """Brokers, their links and their clients; ``settle`` lets everything be said that has to be said."""
 
-    def __init__(self, *settings: BrokerSettings, mechanisms: dict[str, list[Mechanism]] | None = None) -> None:
+    def __init__(
+        self,
+        *settings: BrokerSettings,
+        mechanisms: dict[str, list[Mechanism]] | None = None,
+        beside: Beside | None = None,
+    ) -> None:
         self.now_ms = 1_000_000
+        self._beside = beside
         self.brokers: dict[str, Broker] = {}
         self.records: list[Record] = []
         self.loses: type | None = None
@@ -252,6 +259,7 @@ class Overlay:
             rng=Random(1),
             mechanisms=mechanisms or [],
             recovered=disk.recovered(),
+            beside=self._beside,
         )
         return self.brokers[name]
 

@@ -5,11 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 from typer.testing import CliRunner
 
 from commands import Commands
 from penstock.cli.app import app
-from penstock.cli.status import durable_rows, last_values_rows, listed, pubend_rows, stream_rows
+from penstock.cli.connecting import Party
+from penstock.cli.status import (
+    Asked,
+    durable_rows,
+    last_values_rows,
+    listed,
+    pubend_rows,
+    show,
+    stream_rows,
+    targets,
+)
 from penstock.client.sync import connect_sync
 from penstock.lab.demo_overlay import OverlayPlan, free_ports
 from penstock.model.tick import tick_at
@@ -163,3 +174,46 @@ def test_pubends_that_keep_last_values_are_shown_with_what_they_had_to_drop() ->
     figures = {"q": {**pubend(tick_at(NOON_MS)), "last_values": kept}, "r": pubend(tick_at(NOON_MS))}
     rows = list(last_values_rows({"pb1": told(pubends=figures)}))
     assert rows == [("q", "pb1", "symbol", "1,000", "70,000", "2", "1")]
+
+
+def with_a_home(incarnation: int, replicas: int = 1) -> BrokerStatus:
+    """A candidate that runs the home of a pubend."""
+    home = {"broker": "q.home", "incarnation": incarnation, "links": ["pb1"]}
+    home["guaranteed"] = {"pubends": {"q": pubend(tick_at(NOON_MS), sb1=tick_at(NOON_MS))}}
+    candidacy = {"pubend": "q", "candidates": ["pb1", "pb2"], "holder": "pb1", "epoch": 2, "replicas": replicas}
+    return broker_status({"broker": "pb1", "links": ["q.home"], "candidacies": [candidacy], "homes": {"q.home": home}})
+
+
+def test_a_home_is_shown_as_a_broker_and_its_pubend_with_who_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    show(
+        [
+            Asked("pb1", "penstock://127.0.0.1:7001", (), with_a_home(5)),
+            Asked("pb2", "penstock://127.0.0.1:7002", (), problem="connection refused"),
+        ]
+    )
+    shown = tables(capsys.readouterr().out)
+    assert [row[:3] for row in shown["brokers"]] == [
+        ["pb1", "127.0.0.1:7001", "q.home"],
+        ["q.home", "in pb1", "pb1"],
+        ["pb2", "127.0.0.1:7002", "unreachable"],
+    ]
+    assert [row[:5] for row in shown["pubends with candidates"]] == [
+        ["q", "pb1", "pb1", "2", "1"],
+        ["", "pb2", "", "", ""],
+    ]
+    assert [row[:2] for row in shown["guaranteed pubends"]] == [["q", "q.home"]]
+
+
+def test_of_two_lives_of_a_home_the_later_one_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    show([Asked("pb1", "penstock://a:1", (), with_a_home(5)), Asked("pb2", "penstock://b:1", (), with_a_home(6))])
+    rows = tables(capsys.readouterr().out)["brokers"]
+    assert [row[:2] for row in rows] == [["pb1", "a:1"], ["pb2", "b:1"], ["q.home", "in pb2"]]
+
+
+def test_candidates_are_not_expected_to_have_links_to_homes_that_others_run(tmp_path: Path) -> None:
+    file = tmp_path / "overlay.toml"
+    file.write_text(
+        'overlay = "x"\n[brokers.pb1]\nport = 7001\n[brokers.pb2]\nport = 7002\n[[links]]\nbetween = ["pb1", "pb2"]\n'
+        '[pubends.q]\nbrokers = ["pb1", "pb2"]\ndata = "postgresql://db/x"\n'
+    )
+    assert [asked.links for asked, _ in targets(str(file), Party())] == [("pb2",), ("pb1",)]

@@ -20,7 +20,7 @@ from commands import Commands, running
 from penstock.cli.app import app
 from penstock.cli.top import Look, broker_rows, picture
 from penstock.lab.demo_overlay import free_ports
-from penstock.protocol.status import BrokerStatus
+from penstock.protocol.status import BrokerStatus, with_homes
 from statuses import broker_status
 
 
@@ -124,3 +124,9 @@ def test_too_many_rows_are_counted() -> None:
     text = shown(Look(1.0, {"pb": told(congestion={"pubends": pubends})}))
     assert "and 50 more" in text
     assert ("p199" in text, "p200" in text) == (True, False)
+
+
+def test_a_home_has_a_row_of_its_own() -> None:
+    home = {"broker": "q.home", "links": ["pb"]}
+    rows = broker_rows(Look(1.0, with_homes({"pb": broker_status({"broker": "pb", "homes": {"q.home": home}})})), None)
+    assert [row[:2] for row in rows] == [("pb", "none"), ("q.home", "pb")]

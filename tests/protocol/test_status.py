@@ -18,6 +18,7 @@ from penstock.protocol.status import (
     SessionStatus,
     SlowedStatus,
     TokenStatus,
+    with_homes,
 )
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
@@ -162,3 +163,12 @@ def test_figures_of_another_type_spoil_only_the_status_they_are_in() -> None:
     assert status.token is None
     with pytest.raises(msgspec.ValidationError, match="input"):
         _ = status.balancing
+
+
+def test_a_home_counts_as_a_broker_and_of_its_lives_the_latest() -> None:
+    old, new = BrokerStatus("q.home", incarnation=1), BrokerStatus("q.home", incarnation=2)
+    first, second = BrokerStatus("pb1", homes={"q.home": new}), BrokerStatus("pb2", homes={"q.home": old})
+    found = with_homes({"pb1": first, "pb2": second, "sb": BrokerStatus("sb")})
+    assert list(found) == ["pb1", "q.home", "pb2", "sb"]
+    assert found["q.home"] is new
+    assert with_homes({"pb2": second, "pb1": first})["q.home"] is new

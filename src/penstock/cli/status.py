@@ -15,9 +15,10 @@ import typer
 from penstock.cli import status_rows
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console, printable
+from penstock.cli.holdings import HOLDINGS, holding_rows, holdings
 from penstock.cli.status_rows import BALANCING, GROUPS, RATES, STREAMS, balancing_rows, group_rows, rate_rows
 from penstock.model.tick import Tick, format_tick, tick_ms
-from penstock.protocol.status import BrokerStatus, PubendStatus
+from penstock.protocol.status import BrokerStatus, PubendStatus, with_homes
 from penstock.session.address import Address, parse_addresses
 from penstock.session.errors import ClientError
 from penstock.system.loop import run
@@ -32,6 +33,7 @@ __all__ = [
     "last_values_rows",
     "listed",
     "pubend_rows",
+    "show",
     "status",
     "stream_rows",
     "targets",
@@ -97,6 +99,8 @@ class Asked:
     """The neighbours it should have; empty if unknown."""
     status: BrokerStatus | None = None
     problem: str = ""
+    beside: str = ""
+    """Of a home: the broker that runs it."""
 
 
 def status(
@@ -113,6 +117,8 @@ def status(
 ) -> None:
     """Show brokers with their links, clients and counts; those that do not answer are shown as unreachable.
 
+    The home of a pubend with candidates is a broker, too: it is shown after the broker that runs it.
+
     For guaranteed pubends it shows the log and how far behind hosts are; for their streams, how far hosts have
     delivered; for groups, what is not done, and how much of it each member has; for congestion control, the rates of
     pubends, who limits them, and how the streams of hosts move; for balancing, loads and states, the current session,
@@ -126,15 +132,18 @@ def status(
         ]
         console.json(listed)
     else:
-        _show(answers)
+        show(answers)
     if any(each.status is None for each in answers):
         raise typer.Exit(FAILURE)
 
 
-def _show(answers: list[Asked]) -> None:
-    statuses = {each.name: each.status for each in answers if each.status is not None}
+def show(answers: list[Asked]) -> None:
+    """Print the tables of all brokers, and what is wrong."""
+    answered = {each.name: each.status for each in answers if each.status is not None}
+    statuses = with_homes(answered)
     for title, columns, rows in (
-        ("brokers", _COLUMNS, [_row(each) for each in answers]),
+        ("brokers", _COLUMNS, [_row(each) for each in _with_homes(answers, statuses)]),
+        ("pubends with candidates", HOLDINGS, list(holding_rows(holdings(answered)))),
         ("guaranteed pubends", _PUBENDS, list(pubend_rows(statuses))),
         ("last values beyond logs", _LAST_VALUES, list(last_values_rows(statuses))),
         ("streams", _STREAMS, list(stream_rows(statuses))),
@@ -152,6 +161,15 @@ def _show(answers: list[Asked]) -> None:
     for name, told in statuses.items():
         if reason := told.guaranteed.held_back:
             console.note(f"{name} holds publishers back: {reason}")
+
+
+def _with_homes(answers: list[Asked], statuses: Mapping[str, BrokerStatus]) -> Iterator[Asked]:
+    """All brokers, each followed by the homes that it runs, if ``statuses`` has them from it."""
+    for each in answers:
+        yield each
+        for home, told in ({} if each.status is None else each.status.homes).items():
+            if statuses[home] is told:
+                yield Asked(home, each.url, status=told, beside=each.name)
 
 
 def _show_table(title: str, columns: Mapping[str, str], rows: Sequence[tuple[str, ...]]) -> None:
@@ -189,7 +207,9 @@ def targets(target: str, given: Party) -> Iterator[tuple[Asked, Party]]:
     overlay = load_overlay(target)
     for place in overlay.brokers.values():
         url = str(Address(place.host, place.port, place.tls is not None))
-        yield Asked(place.name, url, overlay.neighbours_of(place.name)), _party_at(place, given)
+        # Homes have a link to whoever runs them; that the other candidates have none is as it should be.
+        links = tuple(each for each in overlay.neighbours_of(place.name) if each not in overlay.homes)
+        yield Asked(place.name, url, links), _party_at(place, given)
 
 
 def _party_at(place: BrokerPlace, given: Party) -> Party:
@@ -232,6 +252,9 @@ def _row(asked: Asked) -> tuple[str, ...]:
 
 
 def _address(asked: Asked) -> str:
+    if asked.beside:
+        # A home listens nowhere.
+        return f"in {asked.beside}"
     # A table of brokers has no room for the part that is the same in every row.
     return asked.url.partition("://")[2]
 

@@ -33,7 +33,7 @@ from penstock.client.client import Client
 from penstock.live.node_status import NodeStatus
 from penstock.model.decoding import UnreadableError, decoded
 from penstock.model.errors import MisuseError
-from penstock.protocol.status import BrokerStatus
+from penstock.protocol.status import BrokerStatus, with_homes
 from penstock.session.errors import ClientError
 from penstock.system.loop import run
 
@@ -67,7 +67,7 @@ class Look:
 
     at_s: float
     statuses: Mapping[str, BrokerStatus]
-    """Statuses by broker."""
+    """Statuses by broker; those of homes among them."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Why the other brokers did not answer, by broker."""
 
@@ -199,7 +199,7 @@ async def _look(brokers: list[_Broker | _AdminBroker]) -> Look:
             raise answer
         else:
             statuses[answer.broker] = answer
-    return Look(time.monotonic(), statuses, problems)
+    return Look(time.monotonic(), with_homes(statuses), problems)
 
 
 async def _watch(brokers: list[_Broker | _AdminBroker], show: _Show, *, interval_s: float | None) -> Look:
@@ -232,7 +232,9 @@ def _shower(*, once: bool, as_json: bool) -> Iterator[_Show]:
 
 def _picture(look: Look, before: Look | None) -> RenderableType:
     limited = sum(bool(row[3]) for row in rate_rows(look.statuses))
-    title = f"{datetime.now(UTC):%H:%M:%S} UTC, {len(look.statuses)} brokers, {limited} pubends limited"
+    homes = {home for told in look.statuses.values() for home in told.homes}
+    counted = f"{len(look.statuses) - len(homes)} brokers" + (f", {len(homes)} homes" if homes else "")
+    title = f"{datetime.now(UTC):%H:%M:%S} UTC, {counted}, {limited} pubends limited"
     return picture(look, before, title=title)
 
 

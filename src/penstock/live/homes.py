@@ -150,14 +150,15 @@ class _Seat:
 
     def status(self) -> CandidacyStatus:
         candidate = self._candidate
-        figures = {} if self.node is None else self.node.status().store
+        running = self.node.status() if self.node is not None and self.node.is_serving else None
         return CandidacyStatus(
             pubend=self.home.pubend,
             candidates=list(self.home.candidates),
             holder=candidate.holder,
-            epoch=candidate.epoch,
+            epoch=0 if running is None else candidate.epoch,
             wanted=candidate.wanted,
-            replicas=figures.get("replicas", -1),
+            replicas=-1 if running is None else running.store.get("replicas", -1),
+            held_back="" if running is None else running.broker.guaranteed.held_back,
             problem=self._problem,
         )
 

@@ -9,6 +9,7 @@ their own, with figures of any shape. For those of every broker there are struct
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, convert, field
@@ -37,6 +38,7 @@ __all__ = [
     "StreamStatus",
     "TokenStatus",
     "TrackingStatus",
+    "with_homes",
 ]
 
 _Kind = TypeVar("_Kind")
@@ -344,11 +346,13 @@ class CandidacyStatus(Struct):
     holder: str = ""
     """The candidate that ran its home when this one last heard of it; empty if nobody did."""
     epoch: int = 0
-    """The epoch in which the home runs here; 0 if it does not."""
+    """The epoch in which the home runs here and is ready; 0 if it does not."""
     wanted: str = ""
     """The candidate to which it is about to move; empty for none."""
     replicas: int = -1
     """How many synchronous standbys each commit waits for; -1 if the home does not run here."""
+    held_back: str = ""
+    """Why publishers of the pubend have to wait; empty if they do not, or if the home does not run here."""
     problem: str = ""
     """Why the database or the home could not be reached or run the last time; empty if all is well."""
 
@@ -406,3 +410,17 @@ class BrokerStatus(Struct):
         """A mechanism's figures as a struct; raises ``msgspec.ValidationError`` if a figure is of another type."""
         figures = self.mechanisms.get(name)
         return None if figures is None else convert(figures, kind)
+
+
+def with_homes(statuses: Mapping[str, BrokerStatus]) -> dict[str, BrokerStatus]:
+    """All brokers, each followed by the homes that run beside it: a home is a broker, too.
+
+    Candidates that were asked at different times during a move may tell of the same home: its later life counts.
+    """
+    found: dict[str, BrokerStatus] = {}
+    for name, told in statuses.items():
+        found[name] = told
+        for home, status in told.homes.items():
+            if home not in found or found[home].incarnation < status.incarnation:
+                found[home] = status
+    return found

@@ -6,12 +6,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from overlay import Overlay, TestClient
 from penstock.broker import Access, BrokerSettings, Rule
 from penstock.broker.mechanisms.operating import Pin
 from penstock.protocol import frames as f
+from penstock.protocol.status import BrokerStatus, CandidacyStatus
 
 WORD = "token"
 RULES = (Rule("boss", status=True), Rule("team-%", durable="team/%"), Rule("%", publish=None))
@@ -98,3 +100,29 @@ def test_a_client_that_does_not_read_its_status_gets_the_same_one_again() -> Non
     assert len(statuses) == 10
     assert len({id(each) for each in statuses}) == 1
     assert [each.number for each in waiting if isinstance(each, f.StatusReply)] == list(range(10))
+
+
+class Beside:
+    """A home that runs beside the broker, and keeps a durable subscription that holds publishers back."""
+
+    def __init__(self) -> None:
+        pubend = {"durables": {"alice-own": {"client": "alice"}}, "durable_count": 1, "groups": {"team/x": {}}}
+        guaranteed = {"pubends": {"q": pubend}, "held_back": "the furthest behind is alice-own"}
+        self.home = msgspec.convert({"broker": "q.home", "guaranteed": guaranteed}, BrokerStatus)
+
+    def candidacies(self) -> list[CandidacyStatus]:
+        return [CandidacyStatus("q", holder="pb", epoch=3, replicas=1, held_back="alice-own", problem="db-7 is down")]
+
+    def brokers(self) -> dict[str, BrokerStatus]:
+        return {"q.home": msgspec.convert(msgspec.to_builtins(self.home), BrokerStatus)}
+
+
+def test_of_a_home_beside_the_broker_a_client_sees_figures_and_no_names() -> None:
+    made = Overlay(BrokerSettings("pb", access=GUARDED, silent_ms=10**9), beside=Beside())
+    told = seen(made, "mallory")
+    home, (candidacy,) = told["homes"]["q.home"], told["candidacies"]
+    assert home["guaranteed"]["pubends"]["q"]["durable_count"] == 1
+    assert (candidacy["holder"], candidacy["epoch"], candidacy["replicas"]) == ("pb", 3, 1)
+    assert home["guaranteed"]["held_back"] == candidacy["held_back"] == "for a reason that operators see"
+    assert [name for name in (*NAMES, "db-7") if name in json.dumps(told)] == []
+    assert "alice-own" in json.dumps(seen(made, "boss"))

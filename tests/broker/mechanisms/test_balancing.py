@@ -437,3 +437,12 @@ def test_a_head_with_nobody_to_give_away_asks_nobody(changes: dict[str, Any]) ->
         for part in balancing_of(overlay, name).parts:
             assert part.status().counts["requests"] == 0
             assert part.status().counts["sessions"] == 0
+
+
+def test_homes_beside_a_broker_do_not_make_it_the_head_of_a_cluster() -> None:
+    settings = BalancingSettings(is_on=True)
+    overlay = Overlay(
+        BrokerSettings("e1", neighbours=("h", "q.home", "r.home"), homes=("q.home", "r.home"), balancing=settings)
+    )
+    found = balancing_of(overlay, "e1")
+    assert (found.role, found.cluster) == ("edge", "h")

@@ -15,7 +15,7 @@ from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import Guest, Peer
 from penstock.broker.rooms import Rooms
 from penstock.protocol.frames import StatusReply, StatusRequest
-from penstock.protocol.status import BrokerStatus
+from penstock.protocol.status import BrokerStatus, GuaranteedStatus
 
 __all__ = ["View"]
 
@@ -43,11 +43,35 @@ class View:
         status.guaranteed = self._guaranteed.status(
             lambda name, owner: owner == guest.client or guest.rule.shares(name)
         )
-        status.migration.pinned, status.migration.drain.reasons = [], []
-        # Homes tell of all durable subscriptions, too.
-        status.homes = {}
-        status.tracking, status.mechanisms = _without_lists(status.tracking), _without_lists(status.mechanisms)
+        _hide(status)
+        for candidacy in status.candidacies:
+            candidacy.held_back = _reason(candidacy.held_back)
+            candidacy.problem = _reason(candidacy.problem)
+        for home in status.homes.values():
+            # It has no clients of its own, and tells of the durable subscriptions of all.
+            _hide_names(home.guaranteed)
+            _hide(home)
         return status
+
+
+def _hide(status: BrokerStatus) -> None:
+    """Leaves out what lists tell of clients."""
+    status.migration.pinned, status.migration.drain.reasons = [], []
+    status.tracking, status.mechanisms = _without_lists(status.tracking), _without_lists(status.mechanisms)
+
+
+def _hide_names(guaranteed: GuaranteedStatus) -> None:
+    """Leaves out durable subscriptions and groups, also where a reason names one; how many there are stays."""
+    guaranteed.held_back = _reason(guaranteed.held_back)
+    guaranteed.durables = {}
+    for pubend in guaranteed.pubends.values():
+        pubend.durables = {}
+        pubend.groups = {}
+
+
+def _reason(text: str) -> str:
+    """Says that there is a reason, without the names of clients and servers in it."""
+    return "for a reason that operators see" if text else ""
 
 
 def _without_lists(value: Any) -> Any:

@@ -49,7 +49,8 @@ class Balancing:
         self._rooms = rooms
         self._migrations = migrations
         self._settings = settings
-        neighbours = settings.neighbours
+        # A home is no broker that clients could go to, wherever it runs.
+        neighbours = tuple(name for name in settings.neighbours if name not in settings.homes)
         self.role = settings.balancing.role_of(len(neighbours))
         self.cluster = settings.balancing.cluster_of(settings.name, neighbours)
         self._sampling = Sampling(rooms, migrations)
