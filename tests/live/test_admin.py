@@ -41,7 +41,13 @@ async def get(
     return int(head.split()[1]), body
 
 
+class Homes:
+    async def move(self, pubend: str, to: str) -> None:
+        raise NotImplementedError(pubend, to)
+
+
 class Subject:
+    homes = Homes()
     is_serving = True
     asked: tuple[str, bool] = ("", False)
     problem: Exception | None = None
@@ -103,9 +109,19 @@ def test_without_the_token_only_health_and_metrics_without_names_are_shown(key: 
     async def scenario() -> None:
         async with BrokerNode(lone(), "b1", broker=FakeBroker()) as node, AdminServer(node, token=key) as admin:
             for shown in ("", "other"):
-                for path in ("/ship", "/overlay", "/tune", "/limit", "/drain", "/finish", "/pin?client=x", "/unpin"):
+                for path in (
+                    "/ship",
+                    "/overlay",
+                    "/tune",
+                    "/limit",
+                    "/drain",
+                    "/finish",
+                    "/pin?client=x",
+                    "/unpin",
+                    "/pubend",
+                ):
                     assert (await get(admin.address, path, method="POST", token=shown))[0] in (401, 403)
-                for path in ("/status", "/overlay", "/tune", "/limit", "/drain"):
+                for path in ("/status", "/overlay", "/tune", "/limit", "/drain", "/pubend"):
                     assert (await get(admin.address, path, token=shown))[0] in (401, 403)
             assert (await get(admin.address, "/health", token=""))[0] == 200
             code, text = await get(admin.address, "/metrics", token="")

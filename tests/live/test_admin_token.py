@@ -86,3 +86,10 @@ def test_who_may_not_read_it_is_told_what_to_do(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("penstock.live.admin_token.os.open", refuse)
     with pytest.raises(ConfigError, match="run this as the user of the broker"):
         find_token(overlay, place)
+
+
+def test_a_broker_whose_data_is_elsewhere_gets_a_folder_for_it(tmp_path: Path) -> None:
+    overlay, place = made(tmp_path / "data" / "b1")
+    token = make_token(overlay, place)
+    assert find_token(overlay, place) == token
+    assert stat.S_IMODE((tmp_path / "data" / "b1").stat().st_mode) == 0o700

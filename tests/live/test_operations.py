@@ -10,15 +10,30 @@ from starlette.requests import Request
 from live.support import row, with_port
 from penstock.broker.mechanisms.draining import Target
 from penstock.broker.mechanisms.operating import Drain, Operation, Pin, Unpin
+from penstock.live.errors import ConfigError
 from penstock.live.node_status import NodeStatus
 from penstock.live.operations import operation_pages
+from penstock.live.postgres.errors import DatabaseError
 from penstock.model.errors import MisuseError
 from statuses import node_status
+
+
+class Homes:
+    def __init__(self) -> None:
+        self.moves: list[tuple[str, str]] = []
+
+    async def move(self, pubend: str, to: str) -> None:
+        if pubend != "q":
+            raise ConfigError("no such pubend")
+        if to != "sb2":
+            raise DatabaseError("no database")
+        self.moves.append((pubend, to))
 
 
 class Node:
     def __init__(self) -> None:
         self.overlay = with_port(row("sb1", "sb2"), "sb2", 7000)
+        self.homes = Homes()
         self.done: list[Operation | str] = []
 
     def operate(self, operation: Operation) -> None:
@@ -30,7 +45,13 @@ class Node:
         self.done.append("finish")
 
     def status(self) -> NodeStatus:
-        return node_status(broker={"clients": 4, "migration": {"drain": {"on": False, "left": 2}}})
+        broker = {
+            "clients": 4,
+            "migration": {"drain": {"on": False, "left": 2}},
+            "guaranteed": {"pubends": {"p": {}}},
+            "candidacies": [{"pubend": "q", "candidates": ["b1", "b2"], "holder": "b2"}],
+        }
+        return node_status({"store": {"replicas": 1}}, broker)
 
 
 def asked(node: Node, method: str, target: str) -> tuple[int, dict[str, Any]]:
@@ -72,3 +93,27 @@ def test_what_cannot_be_is_refused_with_the_reason(path: str, reason: str) -> No
     code, told = asked(node, "POST", path)
     assert (code in (400, 409), told["result"], told["reason"]) == (True, "refused", reason)
     assert not node.done
+
+
+def test_pubends_are_told_and_moved() -> None:
+    node = Node()
+    code, told = asked(node, "GET", "/pubend")
+    assert (code, told["result"]) == (200, "told")
+    own, other = told["pubends"]
+    assert (own["pubend"], own["candidates"], own["holder"], own["replicas"]) == ("p", ["b1"], "b1", 1)
+    assert (other["pubend"], other["candidates"], other["holder"], other["epoch"]) == ("q", ["b1", "b2"], "b2", 0)
+    assert asked(node, "POST", "/pubend?pubend=q&to=sb2") == (200, {"result": "done"})
+    assert node.homes.moves == [("q", "sb2")]
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("", (409, {"result": "refused", "reason": "no such pubend"})),
+        ("?pubend=q&to=sb1", (503, {"result": "failed", "reason": "no database"})),
+    ],
+)
+def test_a_pubend_that_cannot_be_moved_stays(query: str, answer: tuple[int, dict[str, str]]) -> None:
+    node = Node()
+    assert asked(node, "POST", f"/pubend{query}") == answer
+    assert not node.homes.moves

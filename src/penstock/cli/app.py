@@ -37,6 +37,7 @@ _NAMES: Final = (
     "match",
     "quotes",
     "overlay",
+    "pubend",
     "store",
     "drain",
     "pin",

@@ -34,6 +34,7 @@ __all__ = [
     "listed",
     "pubend_rows",
     "show",
+    "show_table",
     "status",
     "stream_rows",
     "targets",
@@ -154,7 +155,7 @@ def show(answers: list[Asked]) -> None:
         ("balancing", BALANCING, list(balancing_rows(statuses))),
     ):
         if rows:
-            _show_table(title, columns, rows)
+            show_table(title, columns, rows)
     for each in answers:
         if each.problem:
             console.note(f"{each.name or each.url}: {each.problem}")
@@ -172,7 +173,8 @@ def _with_homes(answers: list[Asked], statuses: Mapping[str, BrokerStatus]) -> I
                 yield Asked(home, each.url, status=told, beside=each.name)
 
 
-def _show_table(title: str, columns: Mapping[str, str], rows: Sequence[tuple[str, ...]]) -> None:
+def show_table(title: str, columns: Mapping[str, str], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print a table; as paragraphs if the terminal is too narrow for it."""
     width = shutil.get_terminal_size().columns
     if sys.stdout.isatty() and _table_width(columns, rows) > width:
         # A table with wrapped cells is worse than none.

@@ -37,7 +37,7 @@ from penstock.live.limiting import set_limit
 from penstock.live.membership import OverlayChange
 from penstock.live.metrics import registry_of, rendered
 from penstock.live.node_status import NodeStatus
-from penstock.live.operations import Operated, operation_pages
+from penstock.live.operations import READ_PATHS, Operated, operation_pages
 from penstock.live.overlay import BrokerPlace, Overlay, is_loopback
 from penstock.live.shipping.errors import ShipError
 from penstock.live.tuning import Tunable, tune
@@ -117,7 +117,7 @@ def application(subject: Subject, gate: AdminGate, *, is_local: bool = True) -> 
     changed = {"/overlay": overlay, "/tune": parameters, "/limit": _limit_page(subject)}
     routes += [Route(path, guarded(page), methods=["GET", "POST"]) for path, page in changed.items()]
     for path, page in operation_pages(subject).items():
-        methods = ["GET", "POST"] if path == "/drain" else ["POST"]
+        methods = ["GET", "POST"] if path in READ_PATHS else ["POST"]
         routes.append(Route(path, guarded(page), methods=methods))
     return Starlette(routes=[*routes, Route("/ship", guarded(ship), methods=["POST"])])
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock.live.errors import ConfigError
 from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.live.store.private import make_private_folder
 
 __all__ = ["FILE_NAME", "find_token", "make_token"]
 
@@ -31,6 +32,8 @@ def make_token(overlay: Overlay, place: BrokerPlace) -> str:
         return overlay.security.admin_token
     path = place.data / FILE_NAME
     try:
+        # A broker with a database has made no folder yet.
+        make_private_folder(place.data)
         if found := _read(path):
             path.chmod(0o600)
             return found

@@ -1,9 +1,11 @@
-"""Operator commands in the admin API of a node: drain its clients, stop it, pin clients to it.
+"""Operator commands in the admin API of a node: drain its clients, stop it, pin clients to it, move pubends to it.
 
 ``/drain`` shows the progress of a drain; POST with ``to=NAME=CLIENTS`` starts one, with a ``to`` for each broker of the
 overlay that can take clients and the number of clients it has; POST without ``to`` lets clients in again. The addresses
 of brokers come from the overlay. POST to ``/finish`` stops the node in order. POST to ``/pin`` and ``/unpin`` with
-``client=NAME`` keeps a client where it is, or lets it be moved again; pins last until the node stops.
+``client=NAME`` keeps a client where it is, or lets it be moved again; pins last until the node stops. ``/pubend`` shows
+the pubends that this broker has, and those that it is a candidate for; POST with ``pubend=NAME`` and ``to=CANDIDATE``
+asks for one of the latter to move.
 """
 
 from __future__ import annotations
@@ -20,19 +22,34 @@ from penstock.broker.mechanisms.operating import Drain, Operation, Pin, Unpin
 from penstock.live.errors import ConfigError
 from penstock.live.node_status import NodeStatus
 from penstock.live.overlay import Overlay
-from penstock.model.errors import MisuseError
+from penstock.model.errors import MisuseError, PenstockError
+from penstock.protocol.status import CandidacyStatus
 
-__all__ = ["Operated", "operation_pages"]
+__all__ = ["READ_PATHS", "Candidates", "Operated", "operation_pages"]
+
+READ_PATHS: Final = ("/drain", "/pubend")
+"""Pages that also answer GET, and only tell then."""
 
 _NAME_CHARS_MAX: Final = 200
 _TARGETS_MAX: Final = 1_000
 _DIGITS_MAX: Final = 9
 
 
+class Candidates(Protocol):
+    """The homes of pubends that a node may run."""
+
+    async def move(self, pubend: str, to: str) -> None:
+        """Ask for a pubend to move to a candidate; raises ``PenstockError`` if it cannot."""
+
+
 class Operated(Protocol):
     """The node that operators command."""
 
     overlay: Overlay
+
+    @property
+    def homes(self) -> Candidates:
+        """The homes of pubends that it may run."""
 
     def operate(self, operation: Operation) -> None:
         """Carry out an operator's command; raises ``MisuseError`` if that is not possible."""
@@ -45,7 +62,7 @@ class Operated(Protocol):
 
 
 def operation_pages(subject: Operated) -> dict[str, Callable[[Request], Awaitable[Response]]]:
-    """The pages by path; all but ``/drain`` take POST only."""
+    """The pages by path; all but ``READ_PATHS`` take POST only."""
 
     def answered(operation: Operation) -> Response:
         try:
@@ -76,7 +93,24 @@ def operation_pages(subject: Operated) -> dict[str, Callable[[Request], Awaitabl
             )
         return answered(Pin(name) if request.url.path == "/pin" else Unpin(name))
 
-    return {"/drain": drain, "/finish": finish, "/pin": pin, "/unpin": pin}
+    pages = {"/drain": drain, "/finish": finish, "/pin": pin, "/unpin": pin}
+    return {**pages, "/pubend": _pubend_page(subject)}
+
+
+def _pubend_page(subject: Operated) -> Callable[[Request], Awaitable[Response]]:
+    async def pubend(request: Request) -> Response:
+        if request.method != "POST":
+            return JSONResponse({"result": "told", "pubends": to_builtins(_pubends_of(subject))})
+        try:
+            await subject.homes.move(request.query_params.get("pubend", ""), request.query_params.get("to", ""))
+        except ConfigError as error:
+            return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
+        except PenstockError as error:
+            # The database could not be asked.
+            return JSONResponse({"result": "failed", "reason": str(error)}, status_code=503)
+        return JSONResponse({"result": "done"})
+
+    return pubend
 
 
 def _target(overlay: Overlay, text: str) -> Target:
@@ -85,6 +119,22 @@ def _target(overlay: Overlay, text: str) -> Target:
     if not broker or not (clients.isascii() and clients.isdigit()) or len(clients) > _DIGITS_MAX:
         raise ValueError(f"{text!r} is not NAME=CLIENTS")
     return Target(broker, overlay.place_of(broker).address, int(clients))
+
+
+def _pubends_of(subject: Operated) -> list[CandidacyStatus]:
+    """The guaranteed pubends of a broker as if it were their only candidate, and those that it is a candidate for."""
+    node = subject.status()
+    own = [
+        CandidacyStatus(
+            pubend,
+            candidates=[node.name],
+            holder=node.name,
+            replicas=node.store.get("replicas", -1),
+            held_back=node.broker.guaranteed.held_back,
+        )
+        for pubend in node.broker.guaranteed.pubends
+    ]
+    return [*own, *node.broker.candidacies]
 
 
 def _drain_of(subject: Operated) -> dict[str, Any]:
