@@ -100,3 +100,19 @@ def test_a_broker_whose_client_stays_goes_on_and_says_so_unless_it_is_forced(sit
         forced = site.drain("sb1", "--force")
         assert "sb1 stops: 0 clients have gone to sb2, 1 stayed" in forced.output
         assert node.has_failed.is_set()
+
+
+def test_a_candidate_of_a_pubend_is_of_the_kind_of_brokers_with_pubends(tmp_path: Path) -> None:
+    ports = free_ports(6)
+    lines = ['overlay = "site"']
+    for place, name in enumerate(("pb1", "sb1", "sb2")):
+        lines += [f"[brokers.{name}]", f"port = {ports[2 * place]}", f"admin_port = {ports[2 * place + 1]}"]
+    for name in ("sb1", "sb2"):
+        lines += ["[[links]]", f'between = ["{name}", "pb1"]']
+    file = tmp_path / "overlay.toml"
+    file.write_text("\n".join(lines) + "\n")
+    with running(file, ["pb1", "sb1", "sb2"]) as nodes:
+        # Only the command's file names the candidate: there is no database here that it could ask.
+        file.write_text(file.read_text() + '[pubends.q]\nbrokers = ["pb1"]\ndata = "postgresql://db/site"\n')
+        result = Site(file, nodes).drain("sb1")
+        assert (result.exit_code, "the clients of sb1 go to sb2\n" in result.stderr) == (0, True)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from commands import running
 from penstock.cli.app import app
-from penstock.cli.overlay import settings_page
+from penstock.cli.overlay import database_hosts, settings_page
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.node import BrokerNode
 
@@ -194,3 +194,44 @@ def test_settings_are_shown_as_table_and_as_json() -> None:
     told = json.loads(runner.invoke(app, ["overlay", "settings", "--json"]).stdout)
     assert told["[congestion]"][0]["name"] == "profile"
     assert runner.invoke(app, ["overlay", "settings", "--markdown"]).stdout == settings_page()
+
+
+HOMES = """overlay = "site"
+[brokers.b1]
+port = 7001
+[brokers.b2]
+port = 7002
+[pubends.q]
+brokers = ["b1", "b2"]
+data = "postgresql://user:hush@db1:5433,db2/site?sslmode=require"
+replicas_min = 1
+"""
+
+
+def test_pubends_with_candidates_are_shown_without_the_password_and_connect_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "overlay.toml"
+    file.write_text(HOMES)
+    result = run("check", str(file), "--json")
+    told = msgspec.json.decode(result.stdout)
+    assert told["candidates"] == {
+        "q": {"candidates": ["b1", "b2"], "hosts": ["db1:5433", "db2"], "replicas_min": 1, "lease_ms": 2_000}
+    }
+    assert told["islands"] == [["b1"], ["b2"]]
+    assert told["brokers"]["b1"]["neighbours"] == []
+    shown = run("check", str(file))
+    assert "pubends with candidates" in shown.stdout
+    assert "hush" not in result.output + shown.output
+    assert "not connected: b1 | b2" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("postgresql://db/x", ["db"]),
+        ("postgres://a:b@db1,db2:5433/x", ["db1", "db2:5433"]),
+        ("postgresql:///x?host=/tmp", ["this machine"]),
+        ("postgresql://user:p%40ss@[::1]:5432", ["[::1]:5432"]),
+    ],
+)
+def test_the_servers_of_a_database_are_told_without_user_and_password(url: str, hosts: list[str]) -> None:
+    assert database_hosts(url) == hosts

@@ -86,6 +86,9 @@ class Homes:
     def __init__(self, site: Site, name: str) -> None:
         self._site, self._name = site, name
 
+    async def ship(self) -> dict[str, dict[str, Any]]:
+        raise NotImplementedError
+
     async def move(self, pubend: str, to: str) -> None:
         assert pubend == "quotes"
         if self._name in self._site.unreachable:

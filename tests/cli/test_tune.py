@@ -119,3 +119,28 @@ def test_who_does_not_answer_is_named(site: Site) -> None:
     site.file.write_text("\n".join(line for line in text.splitlines() if "admin_port" not in line))
     result = site.tune("sample_ms=1500")
     assert (result.exit_code, result.stdout.count("has no admin_port")) == (1, 2)
+
+
+def test_the_home_of_a_pubend_is_tuned_at_all_its_candidates(tmp_path: Path) -> None:
+    file = tmp_path / "overlay.toml"
+    ports = free_ports(4)
+    lines = ['overlay = "site"']
+    for name, port, admin_port in (("b1", *ports[:2]), ("b2", *ports[2:])):
+        lines += [f"[brokers.{name}]", f"port = {port}", f"admin_port = {admin_port}"]
+    # Nobody answers there: the home runs nowhere, and is tuned for when it does.
+    home = ["[pubends.q]", 'brokers = ["b1", "b2"]', f'data = "postgresql://127.0.0.1:{free_ports(1)[0]}/site"']
+    file.write_text("\n".join([*lines, "[[links]]", 'between = ["b2", "b1"]', *home, ""]))
+    with running(file, ["b1", "b2"]) as nodes:
+        result = CliRunner().invoke(app, ["tune", str(file), "sample_ms=1500", "--json"])
+        assert result.exit_code == 0, result.output
+        assert [each["name"] for each in msgspec.json.decode(result.stdout)] == [
+            "b1",
+            "b2",
+            "q.home at b1",
+            "q.home at b2",
+        ]
+        found = [node.overlay.homes["q.home"].place.tunables["congestion"] for node in nodes.values()]
+        assert [each.sample_ms for each in found] == [1500, 1500]  # type: ignore[union-attr]
+        only = CliRunner().invoke(app, ["tune", str(file), "sample_ms=1600", "--broker", "q.home", "--json"])
+        assert [each["name"] for each in msgspec.json.decode(only.stdout)] == ["q.home at b1", "q.home at b2"]
+        assert nodes["b1"].overlay.settings_for("b1").congestion.sample_ms == 1500

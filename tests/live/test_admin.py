@@ -45,6 +45,9 @@ class Homes:
     async def move(self, pubend: str, to: str) -> None:
         raise NotImplementedError(pubend, to)
 
+    async def ship(self) -> dict[str, dict[str, Any]]:
+        return {"q.home": {"rows": 1}}
+
 
 class Subject:
     homes = Homes()
@@ -204,7 +207,10 @@ def test_a_node_is_asked_to_ship_and_says_what_came_of_it() -> None:
         subject = Subject()
         async with AdminServer(subject, token=KEY) as admin:
             code, text = await get(admin.address, "/ship", method="POST")
-            assert (code, json.loads(text)) == (200, {"result": "shipped", "shipped": {"rows": 3}})
+            assert (code, json.loads(text)) == (
+                200,
+                {"result": "shipped", "shipped": {"rows": 3}, "homes": {"q.home": {"rows": 1}}},
+            )
             subject.problem = ConfigError("no lake")
             code, text = await get(admin.address, "/ship", method="POST")
             assert (code, json.loads(text)) == (409, {"result": "refused", "reason": "no lake"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,5 +193,126 @@ def test_files_of_tls_are_read_again_and_bad_ones_are_refused(tmp_path: Path) ->
                 node.apply(changed(overlay, "b1", tls=None))
             await until(lambda: node.counters.open_connections == 0)
         assert len(asyncio.all_tasks()) == 1
+
+    run(scenario())
+
+
+# --- pubends with candidates
+
+CANDIDATES = (
+    FILE
+    + """[brokers.b3]
+port = 7003
+[[links]]
+between = ["b3", "b1"]
+[pubends.q]
+brokers = ["b1", "b2"]
+data = "postgresql://user:hush@db1,db2/site"
+"""
+)
+
+
+def loaded(folder: Path, *changes: tuple[str, str], text: str = CANDIDATES) -> Overlay:
+    """The file of the candidates, with some of its text replaced."""
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    file = folder / "overlay.toml"
+    file.write_text(text)
+    return load_overlay(file)
+
+
+def obstacles(name: str, before: Overlay, after: Overlay) -> str:
+    """Why a broker cannot apply the change; empty if it can."""
+    try:
+        change_for(name, before, after, port=before.place_of(name).port, tls=TlsState(None))
+    except RestartError as error:
+        return str(error).removeprefix(f"needs a restart of broker {name}: ")
+    return ""
+
+
+def test_a_candidate_that_comes_needs_a_restart_and_nobody_else_does(tmp_path: Path) -> None:
+    before = loaded(tmp_path)
+    after = loaded(tmp_path, ('brokers = ["b1", "b2"]', 'brokers = ["b3", "b1", "b2"]'))
+    assert change_between(before, after).lines() == ["pubend q changed: candidates"]
+    found = [obstacles(name, before, after) for name in ("b1", "b2", "b3")]
+    assert found == ["", "", "it becomes a candidate for q"]
+    assert [obstacles(name, after, before) for name in ("b1", "b2", "b3")] == [
+        "",
+        "",
+        "it is no candidate for q any more",
+    ]
+
+
+def test_a_pubend_with_candidates_comes_and_goes_at_all_other_brokers(tmp_path: Path) -> None:
+    before, after = loaded(tmp_path, text=CANDIDATES.partition("[pubends.q]")[0]), loaded(tmp_path)
+    assert change_between(before, after).lines() == ["pubend q with candidates added"]
+    assert change_between(after, before).lines() == ["pubend q with candidates removed"]
+    assert change_between(before, after).as_dict()["pubends_added"] == ("q",)
+    assert obstacles("b2", before, after) == "it becomes a candidate for q"
+    assert obstacles("b3", before, after) == obstacles("b3", after, before) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "obstacle"),
+    [
+        (("db1,db2", "db1,db3"), "database", "the database of q, for which all its candidates must be stopped .*"),
+        (
+            ('brokers = ["b1", "b2"]', 'brokers = ["b1", "b2"]\nprofile = "swift"'),
+            "lease, database",
+            r"lease_ms of q \(2000 to 500\), for which all its candidates must be stopped .*",
+        ),
+        (
+            ('brokers = ["b1", "b2"]', 'brokers = ["b1", "b2"]\nreplicas_min = 1'),
+            "database",
+            r"replicas_min of q \(0 to 1\)",
+        ),
+        (
+            ('brokers = ["b1", "b2"]', 'brokers = ["b1", "b2"]\nlast_values = "symbol"'),
+            "last_values",
+            r"last_values \(.*\) of q",
+        ),
+    ],
+)
+def test_how_a_home_is_held_and_stored_needs_a_restart_of_its_candidates(
+    tmp_path: Path, change: tuple[str, str], what: str, obstacle: str
+) -> None:
+    before, after = loaded(tmp_path), loaded(tmp_path, change)
+    assert change_between(before, after).lines() == [f"pubend q changed: {what}"]
+    for name in ("b1", "b2"):
+        assert re.fullmatch(obstacle, obstacles(name, before, after))
+        assert HUSH not in obstacles(name, before, after)
+    assert obstacles("b3", before, after) == ""
+
+
+def test_what_holds_for_all_brokers_changes_in_homes_too_and_without_a_restart(tmp_path: Path) -> None:
+    before = loaded(tmp_path)
+    after = loaded(tmp_path, text=CANDIDATES + "[congestion]\nsample_ms = 700\n")
+    assert [obstacles(name, before, after) for name in ("b1", "b2", "b3")] == ["", "", ""]
+    assert change_between(before, after).pubends_changed == (("q", ("tunables",)),)
+
+
+class Told:
+    """Stands for the homes that run beside a node."""
+
+    def __init__(self) -> None:
+        self.overlays: list[Overlay] = []
+
+    def apply(self, overlay: Overlay) -> None:
+        self.overlays.append(overlay)
+
+
+def test_a_node_passes_what_it_applies_on_to_its_homes() -> None:
+    async def scenario() -> None:
+        overlay = lone()
+        async with BrokerNode(overlay, "b1", broker=FakeBroker()) as node:
+            told, homes = Told(), node.homes
+            node.homes = told  # type: ignore[assignment, misc]
+            after = replace(overlay, access=Access({"x": HUSH}))
+            node.apply(after)
+            with pytest.raises(RestartError):
+                node.apply(changed(overlay, "b1", port=1))
+            node.homes = homes  # type: ignore[misc]
+            assert told.overlays == [after]
 
     run(scenario())

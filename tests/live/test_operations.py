@@ -29,6 +29,9 @@ class Homes:
             raise DatabaseError("no database")
         self.moves.append((pubend, to))
 
+    async def ship(self) -> dict[str, dict[str, Any]]:
+        raise NotImplementedError
+
 
 class Node:
     def __init__(self) -> None:

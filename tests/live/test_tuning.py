@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from penstock.congestion import CongestionSettings
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError
 from penstock.live.node import BrokerNode
+from penstock.live.overlay import Overlay
 from penstock.live.tuning import Tuning, tune, tuned
 
 
@@ -64,3 +66,42 @@ def test_a_running_broker_goes_on_with_new_parameters_until_the_file_counts_agai
             assert node.broker.settings.congestion.pdcc  # type: ignore[attr-defined]
 
     run(scenario())
+
+
+CANDIDATES = """overlay = "test"
+[brokers.b1]
+port = 7001
+[brokers.b2]
+port = 7002
+[[links]]
+between = ["b1", "b2"]
+[pubends.q]
+brokers = ["b1"]
+data = "postgresql://db/test"
+"""
+
+
+@dataclass
+class Node:
+    """A node that applies whatever it is told."""
+
+    name: str
+    overlay: Overlay
+
+    def apply(self, overlay: Overlay) -> None:
+        self.overlay = overlay
+
+
+def test_a_home_is_tuned_at_its_candidates_and_its_broker_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "overlay.toml"
+    file.write_text(CANDIDATES)
+    node = Node("b1", load_overlay(file))
+    assert tune(node, {"sample_ms": "1500"}, home="q.home").lines() == [
+        f"sample_ms {CongestionSettings().sample_ms} to 1500"
+    ]
+    (home,) = node.overlay.candidate_for("b1")
+    assert node.overlay.running(home, "b1").settings_for("q.home").congestion.sample_ms == 1500
+    assert node.overlay.settings_for("b1").congestion == CongestionSettings()
+    for name, unknown in (("b2", "q.home"), ("b1", "else.home")):
+        with pytest.raises(ConfigError, match=f"broker {name} is no candidate for a home '{unknown}'"):
+            tune(Node(name, node.overlay), {"sample_ms": "1500"}, home=unknown)

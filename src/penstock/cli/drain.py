@@ -78,7 +78,8 @@ def _targets(overlay: Overlay, place: BrokerPlace, named: list[str]) -> list[tup
     else:
         # Those of the same kind if there are any: each takes whatever a client does, but was planned for some of it.
         others = [each for each in overlay.brokers.values() if each.name != place.name]
-        candidates = [each for each in others if bool(each.pubends) == bool(place.pubends)] or others
+        kind = _has_pubends(overlay, place)
+        candidates = [each for each in others if _has_pubends(overlay, each) == kind] or others
     counted = [(each, _clients(overlay, each)) for each in candidates]
     found = [(each.name, f"{each.name}={clients}") for each, clients in counted if clients is not None]
     if not found:
@@ -87,6 +88,11 @@ def _targets(overlay: Overlay, place: BrokerPlace, named: list[str]) -> list[tup
             f"no broker can take the clients of {place.name}: {tried} (not running, draining, or without admin_port)"
         )
     return found
+
+
+def _has_pubends(overlay: Overlay, place: BrokerPlace) -> bool:
+    """Whether the broker has pubends, or may run some."""
+    return bool(place.pubends or overlay.candidate_for(place.name))
 
 
 def _clients(overlay: Overlay, place: BrokerPlace) -> int | None:

@@ -142,10 +142,17 @@ def _show(answers: list[Answer], *, as_json: bool) -> None:
         told = [{"name": each.name, "result": each.result, "reason": each.reason, **each.told} for each in answers]
         console.json(told)
         return
-    console.table("the limit", _BROKERS, map(_row, answers))
-    slowed = list(_slowed(answers))
+    shown = [each for answer in answers for each in (answer, *_homes(answer))]
+    console.table("the limit", _BROKERS, map(_row, shown))
+    slowed = list(_slowed(shown))
     if slowed:
         console.table("slowed down", _SLOWED, iter(slowed))
+
+
+def _homes(answer: Answer) -> list[Answer]:
+    """The limit at the homes of pubends that run beside a broker."""
+    found: dict[str, Any] = answer.told.get("homes", {})
+    return [Answer(name, answer.result, told={"limit": limit}) for name, limit in found.items()]
 
 
 def _row(answer: Answer) -> tuple[str, ...]:

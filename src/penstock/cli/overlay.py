@@ -14,10 +14,10 @@ from penstock.cli.console import FAILURE, console
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError
 from penstock.live.membership import OverlayChange
-from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.live.overlay import BrokerPlace, Home, Overlay
 from penstock.live.reference import SECTIONS, Section, settings_of
 
-__all__ = ["app", "settings_page"]
+__all__ = ["app", "database_hosts", "settings_page"]
 
 _SETTINGS_EXAMPLES = """
 Examples:
@@ -39,6 +39,10 @@ The file must be at each broker already: where it was when the broker was starte
 it is the same as this one; so no secret travels. Brokers are asked at their `admin_port`. One without an `admin_port`
 rereads its file on SIGHUP. Ends with 1 unless all have applied it.
 
+Of pubends with candidates, other candidates can come and go while a broker runs. A broker that becomes a candidate, or
+is none any more, needs a restart, and so does another `replicas_min`: restart the candidates one after the other. For
+another database or lease, stop all of them first.
+
 Examples:
 
 - `penstock overlay apply overlay.toml --dry-run`
@@ -53,6 +57,13 @@ are those of the settings classes, which check them; [running an overlay](overla
 _WITHOUT: Final = "send SIGHUP to its process, and look into its log"
 _FINE: Final = ("applied", "changed", "unchanged")
 _ANSWERS: Final = {"broker": "left", "result": "left", "what": "left"}
+_HOMES: Final = {
+    "pubend": "left",
+    "candidates": "left",
+    "database at": "left",
+    "replicas min": "right",
+    "lease ms": "right",
+}
 _PLACES: Final = {"broker": "left", "address": "left", "links": "left", "guaranteed": "left", "best effort": "left"}
 
 File = Annotated[str, typer.Argument(metavar="OVERLAY.TOML", help="The file that describes the overlay.")]
@@ -90,10 +101,13 @@ def check(file: File, *, as_json: AsJson = False) -> None:
     islands, problems = overlay.islands(), list(_problems(overlay))
     if as_json:
         brokers = {name: _described(overlay, place) for name, place in overlay.brokers.items()}
-        told = {"overlay": overlay.name, "brokers": brokers, "links": overlay.links}
+        homes = {home.pubend: _described_home(home) for home in overlay.homes.values()}
+        told = {"overlay": overlay.name, "brokers": brokers, "links": overlay.links, "candidates": homes}
         console.json({**told, "islands": islands, "problems": problems})
     else:
         console.table(f"overlay {overlay.name}", _PLACES, (_row(overlay, each) for each in overlay.brokers.values()))
+        if overlay.homes:
+            console.table("pubends with candidates", _HOMES, map(_home_row, overlay.homes.values()))
         parts = "connected" if len(islands) == 1 else f"in {len(islands)} parts without links between them"
         console.line(f"{len(overlay.brokers)} brokers, {len(overlay.links)} links, {parts}")
     if len(islands) > 1:
@@ -156,11 +170,18 @@ def _change(answer: Answer) -> dict[str, Any]:
 
 def _lines(change: dict[str, Any]) -> list[str]:
     try:
-        return msgspec.convert(
-            {**change, "brokers_changed": list(change["brokers_changed"].items())}, OverlayChange
-        ).lines()
-    except (msgspec.ValidationError, KeyError, AttributeError):
+        pairs = {key: list(change.get(key, {}).items()) for key in ("brokers_changed", "pubends_changed")}
+        return msgspec.convert({**change, **pairs}, OverlayChange).lines()
+    except (msgspec.ValidationError, AttributeError):
         return []
+
+
+def database_hosts(url: str) -> list[str]:
+    """The servers that a database's url names, without user and password."""
+    # Not ``urlsplit``: several hosts with ports are no valid authority for it.
+    authority = url.partition("://")[2].partition("?")[0].partition("/")[0]
+    hosts = authority.rpartition("@")[2]
+    return hosts.split(",") if hosts else ["this machine"]
 
 
 def _problems(overlay: Overlay) -> Iterator[str]:
@@ -177,10 +198,26 @@ def _described(overlay: Overlay, place: BrokerPlace) -> dict[str, Any]:
         "address": f"{place.host}:{place.port}",
         "admin": f"{place.admin_host}:{place.admin_port}" if place.admin_port else None,
         "number": place.number,
-        "neighbours": overlay.neighbours_of(place.name),
+        "neighbours": [each for each in overlay.neighbours_of(place.name) if each not in overlay.homes],
         "guaranteed": [each for each in place.pubends if each not in place.best_effort],
         "best_effort": place.best_effort,
     }
+
+
+def _described_home(home: Home) -> dict[str, Any]:
+    return {
+        "candidates": home.candidates,
+        # Without the url, which may have a password.
+        "hosts": database_hosts(home.database.url),
+        "replicas_min": home.database.replicas_min,
+        "lease_ms": home.lease.lease_ms,
+    }
+
+
+def _home_row(home: Home) -> tuple[str, ...]:
+    told = _described_home(home)
+    numbers = str(told["replicas_min"]), f"{told['lease_ms']:,}"
+    return home.pubend, ", ".join(home.candidates), ", ".join(told["hosts"]), *numbers
 
 
 def _row(overlay: Overlay, place: BrokerPlace) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from penstock.model.errors import MisuseError
 __all__ = ["EXAMPLES", "ship"]
 
 EXAMPLES = """
-Each broker ships what is durable at it: what was recorded in the last second may follow later. Brokers are asked at
-their `admin_port`, one after the other. Ends with 1 unless all have shipped all
-that waited.
+Each broker ships what is durable at it: what was recorded in the last second may follow later. So do the homes of
+pubends that it runs. Brokers are asked at their `admin_port`, one after the other. Ends with 1 unless all have
+shipped all that waited.
 
 Examples:
 
@@ -47,13 +47,20 @@ def ship(
         raise MisuseError(f"{file} names no lake; add a table [ship] with lake = a folder")
     places = [overlay.place_of(broker)] if broker else list(overlay.brokers.values())
     # One after the other: they all write to the same disks.
-    answers = [ask(overlay, each, "POST", "/ship", seconds_max=_SHIP_S_MAX, without=_WITHOUT) for each in places]
+    asked = [ask(overlay, each, "POST", "/ship", seconds_max=_SHIP_S_MAX, without=_WITHOUT) for each in places]
+    answers = [answer for each in asked for answer in (each, *_homes(each))]
     if as_json:
         console.json([_told(each) for each in answers])
     else:
         console.table(f"shipped to {overlay.ship.lake}", _COLUMNS, map(_row, answers))
     if not all(map(_is_fine, answers)):
         raise typer.Exit(FAILURE)
+
+
+def _homes(answer: Answer) -> list[Answer]:
+    """What the homes of pubends have shipped that run beside a broker."""
+    found: dict[str, Any] = answer.told.get("homes", {})
+    return [Answer(name, answer.result, told={"shipped": shipped}) for name, shipped in found.items()]
 
 
 def _told(answer: Answer) -> dict[str, Any]:

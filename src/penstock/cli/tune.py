@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -11,6 +12,7 @@ import typer
 from penstock.cli.admin import Answer, ask_all
 from penstock.cli.console import FAILURE, console
 from penstock.live.config import load_overlay
+from penstock.live.overlay import Overlay
 from penstock.model.errors import MisuseError
 
 __all__ = ["EXAMPLES", "tune"]
@@ -18,7 +20,8 @@ __all__ = ["EXAMPLES", "tune"]
 EXAMPLES = """
 Brokers are asked at their `admin_port`. They are all asked first whether they can
 do it; if one cannot, none changes. Changes last until a broker restarts or applies a changed file: to make
-them permanent, write them into the table `[congestion]`. Ends with 1 unless all brokers have done it.
+them permanent, write them into the table `[congestion]`. The homes of pubends with candidates are tuned, too, at all
+their candidates. Ends with 1 unless all brokers have done it.
 
 Examples:
 
@@ -38,7 +41,7 @@ def tune(
     ] = None,
     *,
     broker: Annotated[
-        list[str] | None, typer.Option("--broker", metavar="NAME", help="Only this broker; may be repeated.")
+        list[str] | None, typer.Option("--broker", metavar="NAME", help="Only this broker or home; may be repeated.")
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="Show all parameters as they are now.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -48,10 +51,10 @@ def tune(
     texts = dict(map(_pair, settings or []))
     if not texts and not show:
         raise MisuseError("nothing to tune: name parameters as key=value, or ask for a --list of them")
-    places = [overlay.place_of(name) for name in dict.fromkeys(broker or overlay.brokers)]
-    answers = ask_all(overlay, places, "GET", "/tune", texts)
+    names = list(dict.fromkeys(broker or (*overlay.brokers, *overlay.homes)))
+    answers = _ask(overlay, names, "GET", texts)
     if texts and _are_fine(answers):
-        answers = ask_all(overlay, places, "POST", "/tune", texts)
+        answers = _ask(overlay, names, "POST", texts)
     if as_json:
         told = [{"name": each.name, "result": each.result, "reason": each.reason, **_figures(each)} for each in answers]
         console.json(told)
@@ -59,6 +62,17 @@ def tune(
         _show(answers, is_change=bool(texts), show=show)
     if not _are_fine(answers):
         raise typer.Exit(FAILURE)
+
+
+def _ask(overlay: Overlay, names: list[str], method: str, texts: dict[str, str]) -> list[Answer]:
+    """Ask brokers, and about a home all its candidates: whichever runs it next has to know, too."""
+    places = [overlay.place_of(name) for name in names if name not in overlay.homes]
+    answers = ask_all(overlay, places, method, "/tune", texts)
+    for home in (overlay.homes[name] for name in names if name in overlay.homes):
+        candidates = [overlay.place_of(name) for name in home.candidates]
+        told = ask_all(overlay, candidates, method, "/tune", {**texts, "home": home.name})
+        answers += [replace(each, name=f"{home.name} at {each.name}") for each in told]
+    return answers
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -3,10 +3,10 @@
 ``/metrics`` is for Prometheus, ``/health`` answers 200, or 503 during shutdown, and ``/status`` is JSON. ``/overlay``
 shows what has changed in the overlay file since the node read it; POST applies the change. A request carries no
 overlay, only the digest of the intended file. ``/tune?name=value`` shows what that would change in the parameters of
-congestion control, and lists them; POST changes them. ``/limit`` shows the limit on all publishing, and who is being
-slowed down; POST changes it. POST to ``/ship`` ships to the lake at once; other operator commands are in
-``operations``. All pages need the bearer token (``admin_token``) except ``/health`` and, on loopback, a ``/metrics``
-without client names; ``admin_gate`` says what else a request must satisfy.
+congestion control, and lists them; POST changes them; with ``home=NAME`` those of the home of a pubend. ``/limit``
+shows the limit on all publishing, and who is being slowed down; POST changes it. POST to ``/ship`` ships to the lake at
+once; other operator commands are in ``operations``. All pages need the bearer token (``admin_token``) except
+``/health`` and, on loopback, a ``/metrics`` without client names; ``admin_gate`` says what else a request must satisfy.
 
 Idle connections cannot keep others out: a request for ``/health`` gets through, however many
 connections are just held open.
@@ -95,7 +95,8 @@ def application(subject: Subject, gate: AdminGate, *, is_local: bool = True) -> 
 
     async def ship(_request: Request) -> Response:
         try:
-            return JSONResponse({"result": "shipped", "shipped": await subject.ship()})
+            shipped = await subject.ship()
+            return JSONResponse({"result": "shipped", "shipped": shipped, "homes": await subject.homes.ship()})
         except ConfigError as error:
             return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
         except ShipError as error:
@@ -104,7 +105,9 @@ def application(subject: Subject, gate: AdminGate, *, is_local: bool = True) -> 
     async def parameters(request: Request) -> Response:
         is_trial = request.method != "POST"
         try:
-            tuning = tune(subject, request.query_params, is_trial=is_trial)
+            texts = dict(request.query_params)
+            home = texts.pop("home", "")
+            tuning = tune(subject, texts, home=home, is_trial=is_trial)
         except ConfigError as error:
             return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
         result = "unchanged" if not tuning else "changed" if is_trial else "applied"
@@ -144,8 +147,12 @@ def _limit_page(subject: Subject) -> Page:
             except ConfigError as error:
                 return JSONResponse({"result": "refused", "reason": str(error)}, status_code=409)
         settings = subject.overlay.limit
-        figures = subject.status().broker.mechanisms.get("ajil", {})
-        told = {"policy": {} if settings is None else to_builtins(settings.aup), "limit": figures}
+        broker = subject.status().broker
+        told = {
+            "policy": {} if settings is None else to_builtins(settings.aup),
+            "limit": broker.mechanisms.get("ajil", {}),
+            "homes": {name: home.mechanisms.get("ajil", {}) for name, home in broker.homes.items()},
+        }
         return JSONResponse({"result": "applied" if request.method == "POST" else "unchanged", **told})
 
     return limit

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.broker.candidate import (
     Action,
@@ -73,6 +73,16 @@ class Homes:
         """End the homes that run here, in order, and leave them to the other candidates."""
         await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
 
+    def apply(self, overlay: Overlay) -> None:
+        """Pass a changed overlay on; it has the same homes at this broker as before."""
+        for seat in self._seats.values():
+            seat.apply(overlay)
+
+    async def ship(self) -> dict[str, dict[str, Any]]:
+        """Have the homes that run here ship to the lake, one after the other; figures by home."""
+        running = {seat.home.name: seat.node for seat in self._seats.values()}
+        return {name: await node.ship() for name, node in running.items() if node is not None and node.is_serving}
+
     async def move(self, pubend: str, to: str) -> None:
         """Ask for a pubend to move to a candidate; raises ``PenstockError`` if it cannot, or cannot now."""
         if pubend not in self._seats:
@@ -94,11 +104,13 @@ class _Seat:
     """This broker's part in one home."""
 
     def __init__(self, overlay: Overlay, home: Home, name: str, make: MakeNode) -> None:
-        self.home: Final = home
+        self.home = home
         self.node: BrokerNode | None = None
         """The home, while it runs here."""
         self._overlay = overlay.running(home, name)
         self._overlay_name, self._name = overlay.name, name
+        self._address: tuple[str, int] | None = None
+        """Where the broker beside it listens."""
         self._make = make
         self._candidate = Candidate(name, home.lease)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"holder of {home.name}")
@@ -114,11 +126,31 @@ class _Seat:
         self._watched = -1
 
     def start(self, address: tuple[str, int]) -> None:
-        host, port = address
-        # The broker may listen at all addresses, or at a port that the system chose.
-        reached = replace(self._overlay.brokers[self._name], host=_LOOPBACKS.get(host, host), port=port)
-        self._overlay = replace(self._overlay, brokers={**self._overlay.brokers, self._name: reached})
+        self._address = address
+        self._overlay = self._reaching(self._overlay)
         self._run = asyncio.create_task(self._serve(), name=f"candidate for {self.home.name}")
+
+    def apply(self, overlay: Overlay) -> None:
+        self.home = overlay.homes[self.home.name]
+        self._overlay = self._reaching(overlay.running(self.home, self._name))
+        if self.node is not None:
+            self._tell(self.node)
+
+    def _tell(self, node: BrokerNode) -> None:
+        """Have the home take over what has changed in the overlay."""
+        try:
+            node.apply(self._overlay)
+        except PenstockError as error:
+            self._on_problem(f"the home goes on with an older overlay file: {error}")
+
+    def _reaching(self, overlay: Overlay) -> Overlay:
+        """The overlay with the address at which the home finds the broker that it runs beside."""
+        if self._address is None:
+            return overlay
+        host, port = self._address
+        # The broker may listen at all addresses, or at a port that the system chose.
+        reached = replace(overlay.brokers[self._name], host=_LOOPBACKS.get(host, host), port=port)
+        return replace(overlay, brokers={**overlay.brokers, self._name: reached})
 
     async def stop(self) -> None:
         if self._run is None:
@@ -289,6 +321,8 @@ class _Seat:
                 await starting
                 self.node = node
                 self._problem = ""
+                # It may have changed while the home was starting.
+                self._tell(node)
                 await asyncio.wait((ending, failing), return_when=asyncio.FIRST_COMPLETED)
         finally:
             ending.cancel()

@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 from penstock.broker.neighbours.membership import needs_restart
 from penstock.broker.settings import SettingsError
 from penstock.live.config import load_overlay
 from penstock.live.errors import ConfigError, RestartError, TlsError
-from penstock.live.overlay import BrokerPlace, Overlay
+from penstock.live.overlay import BrokerPlace, Home, Overlay
 from penstock.live.tls import TlsFiles, client_context, reload_files, server_context
 
 __all__ = ["OverlayChange", "TlsState", "change_between", "change_for", "read_again"]
+
+_TOGETHER: Final = "for which all its candidates must be stopped before one of them starts with the new file"
 
 
 @dataclass(slots=True, frozen=True)
@@ -32,6 +35,11 @@ class OverlayChange:
     """Names of brokers, each with the fields that differ."""
     links_added: tuple[tuple[str, str], ...] = ()
     links_removed: tuple[tuple[str, str], ...] = ()
+    pubends_added: tuple[str, ...] = ()
+    """Pubends with candidates, as are those below; the others are settings of their brokers."""
+    pubends_removed: tuple[str, ...] = ()
+    pubends_changed: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Names of pubends, each with what differs."""
     shared: tuple[str, ...] = ()
     """Changed settings that all brokers share: security, access, files of TLS."""
 
@@ -46,13 +54,19 @@ class OverlayChange:
             *(f"broker {name} changed: {', '.join(what)}" for name, what in self.brokers_changed),
             *(f"link {left} to {right} added" for left, right in self.links_added),
             *(f"link {left} to {right} removed" for left, right in self.links_removed),
+            *(f"pubend {name} with candidates added" for name in self.pubends_added),
+            *(f"pubend {name} with candidates removed" for name in self.pubends_removed),
+            *(f"pubend {name} changed: {', '.join(what)}" for name, what in self.pubends_changed),
             *(f"{what} changed" for what in self.shared),
         ]
 
     def as_dict(self) -> dict[str, object]:
         """The changes, for programs."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return values | {"brokers_changed": dict(self.brokers_changed)}
+        return values | {
+            "brokers_changed": dict(self.brokers_changed),
+            "pubends_changed": dict(self.pubends_changed),
+        }
 
 
 class TlsState:
@@ -104,15 +118,20 @@ def change_between(before: Overlay, after: Overlay) -> OverlayChange:
     """The difference between two overlays."""
     both = [name for name in before.brokers if name in after.brokers]
     changed = [(name, _differences(before.brokers[name], after.brokers[name])) for name in both]
+    homes = [(before.homes[name], after.homes[name]) for name in before.homes if name in after.homes]
+    pubends = [(new.pubend, _home_differences(old, new)) for old, new in homes]
     return OverlayChange(
         brokers_added=tuple(name for name in after.brokers if name not in before.brokers),
         brokers_removed=tuple(name for name in before.brokers if name not in after.brokers),
         brokers_changed=tuple((name, what) for name, what in changed if what),
         links_added=tuple(link for link in after.links if link not in before.links),
         links_removed=tuple(link for link in before.links if link not in after.links),
+        pubends_added=tuple(home.pubend for home in after.homes.values() if home.name not in before.homes),
+        pubends_removed=tuple(home.pubend for home in before.homes.values() if home.name not in after.homes),
+        pubends_changed=tuple((name, what) for name, what in pubends if what),
         shared=tuple(
             what
-            for what in ("name", "homes", "security", "access", "ship", "token", "limit")
+            for what in ("name", "security", "access", "ship", "token", "limit")
             if getattr(before, what) != getattr(after, what)
         ),
     )
@@ -122,8 +141,7 @@ def _obstacles(name: str, before: Overlay, after: Overlay, port: int) -> Iterato
     old, new = before.place_of(name), after.place_of(name)
     if new.port not in (old.port, port):
         yield f"port ({port} to {new.port})"
-    if before.candidate_for(name) != after.candidate_for(name):
-        yield "the pubends that it is a candidate for"
+    yield from _home_obstacles(name, before, after)
     for key in ("listens_at", "admin_host", "admin_port", "data", "database", "data_bytes_max"):
         if getattr(old, key) != getattr(new, key):
             yield f"{key} ({getattr(old, key)} to {getattr(new, key)})"
@@ -139,6 +157,42 @@ def _obstacles(name: str, before: Overlay, after: Overlay, port: int) -> Iterato
         yield from needs_restart(before.settings_for(name), after.settings_for(name))
     except SettingsError as error:
         raise ConfigError(str(error)) from None
+
+
+def _home_obstacles(name: str, before: Overlay, after: Overlay) -> Iterator[str]:
+    """What this broker cannot change while it runs in the pubends that it is a candidate for.
+
+    Other candidates may come and go, since the database decides among them. Whether it is a candidate itself, and where
+    and for how long the home is held, is settled when a broker starts.
+    """
+    old = {home.name: home for home in before.candidate_for(name)}
+    new = {home.name: home for home in after.candidate_for(name)}
+    for each in {**old, **new}:
+        if each not in new:
+            yield f"it is no candidate for {old[each].pubend} any more"
+        elif each not in old:
+            yield f"it becomes a candidate for {new[each].pubend}"
+        elif old[each] != new[each]:
+            yield from _seat_obstacles(name, (before, old[each]), (after, new[each]))
+
+
+def _seat_obstacles(name: str, before: tuple[Overlay, Home], after: tuple[Overlay, Home]) -> Iterator[str]:
+    (overlay, old), (new_overlay, new) = before, after
+    if old.database.url != new.database.url:
+        # With two databases two candidates would run it at the same time. A password is in the url: it is not shown.
+        yield f"the database of {old.pubend}, {_TOGETHER}"
+    if old.lease != new.lease:
+        yield f"lease_ms of {old.pubend} ({old.lease.lease_ms} to {new.lease.lease_ms}), {_TOGETHER}"
+    if old.database.replicas_min != new.database.replicas_min:
+        yield f"replicas_min of {old.pubend} ({old.database.replicas_min} to {new.database.replicas_min})"
+    settings = overlay.running(old, name).settings_for(old.name)
+    for what in needs_restart(settings, new_overlay.running(new, name).settings_for(new.name)):
+        yield f"{what} of {old.pubend}"
+
+
+def _home_differences(before: Home, after: Home) -> tuple[str, ...]:
+    what = [key for key in ("candidates", "lease") if getattr(before, key) != getattr(after, key)]
+    return (*what, *_differences(before.place, after.place))
 
 
 def _differences(before: BrokerPlace, after: BrokerPlace) -> tuple[str, ...]:

@@ -163,6 +163,7 @@ class BrokerNode:
         self.overlay = overlay
         assert self._entrance is not None, "the node has not started"
         self._entrance.limit(overlay.settings_for(self.name))
+        self.homes.apply(overlay)
         return change
 
     def change_to(self, overlay: Overlay) -> OverlayChange:

@@ -38,6 +38,9 @@ _DIGITS_MAX: Final = 9
 class Candidates(Protocol):
     """The homes of pubends that a node may run."""
 
+    async def ship(self) -> dict[str, dict[str, Any]]:
+        """Have the homes that run here ship to the lake; figures by home."""
+
     async def move(self, pubend: str, to: str) -> None:
         """Ask for a pubend to move to a candidate; raises ``PenstockError`` if it cannot."""
 

@@ -41,6 +41,8 @@ __all__ = [
 _LOOPBACK = "127.0.0.1"
 _HOME: Final = ".home"
 """What the name of a home has after that of its pubend."""
+_HOMES: Final = "homes"
+"""The folder in a candidate's data folder that has what homes leave there."""
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
 
@@ -223,10 +225,16 @@ class Overlay:
         return tuple(home for home in self.homes.values() if name in home.candidates)
 
     def running(self, home: Home, at: str) -> Overlay:
-        """The overlay as a home sees it that runs at one of its candidates: with a link to that one alone."""
+        """The overlay as a home sees it that runs at one of its candidates: with a link to that one alone.
+
+        It ships its own records. What it has shipped is remembered at each candidate by itself: one that takes the home
+        over ships again what the home still keeps, and readers of the lake take the newest row of each key.
+        """
         assert at in home.candidates, f"{at} is no candidate for {home.name}"
-        brokers = {**self.brokers, home.name: home.place}
-        return replace(self, brokers=brokers, links=(*self.links, (home.name, at)), ship=None)
+        data = self.brokers[at].data
+        place = replace(home.place, data=None if data is None else data / _HOMES / home.name)
+        links = (*self.links, (home.name, at))
+        return replace(self, brokers={**self.brokers, home.name: place}, links=links)
 
     def dialled_by(self, name: str) -> tuple[BrokerPlace, ...]:
         """The neighbours that this broker has to dial."""
@@ -280,7 +288,8 @@ class Overlay:
             if not any(name in each for each in islands):
                 found = {name: None}
                 for each in (reached := [name]):
-                    fresh = [other for other in self.neighbours_of(each) if other not in found]
+                    neighbours = [other for other in self.neighbours_of(each) if other not in self.homes]
+                    fresh = [other for other in neighbours if other not in found]
                     found.update(dict.fromkeys(fresh))
                     reached += fresh
                 islands.append(list(found))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from penstock.congestion import CongestionError, CongestionSettings, changed, listing
 from penstock.live.errors import ConfigError
-from penstock.live.overlay import Overlay
+from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.live.toml_table import TomlTable
 from penstock.system.logs import log
 
@@ -62,24 +62,40 @@ class Tuning:
         return {name: (old, new) for name, (old, new) in pairs.items() if old != new}
 
 
-def tune(node: Tunable, texts: Mapping[str, str], *, is_trial: bool = False) -> Tuning:
-    """Tune a running broker, or only report what would change; raises ``ConfigError`` if that is not possible."""
-    overlay, tuning = tuned(node.overlay, node.name, texts)
+def tune(node: Tunable, texts: Mapping[str, str], *, home: str = "", is_trial: bool = False) -> Tuning:
+    """Tune a running broker, or only report what would change; raises ``ConfigError`` if that is not possible.
+
+    With the name of a home, that one is tuned, whenever it runs beside this broker.
+    """
+    if home and home not in [each.name for each in node.overlay.candidate_for(node.name)]:
+        raise ConfigError(f"broker {node.name} is no candidate for a home {home!r}")
+    overlay, tuning = tuned(node.overlay, home or node.name, texts)
     if tuning and not is_trial:
         node.apply(overlay)
-        log("tuned", (("broker", node.name), ("changes", "; ".join(tuning.lines()))))
+        log("tuned", (("broker", home or node.name), ("changes", "; ".join(tuning.lines()))))
     return tuning
 
 
 def tuned(overlay: Overlay, name: str, texts: Mapping[str, str]) -> tuple[Overlay, Tuning]:
-    """The overlay with changed parameters for one broker; raises ``ConfigError`` for invalid ones."""
-    place, before = overlay.place_of(name), overlay.settings_for(name).congestion
+    """The overlay with changed parameters for one broker or home; raises ``ConfigError`` for invalid ones."""
+    home = overlay.homes.get(name)
+    # The settings of a home are the same at all its candidates.
+    whole = overlay if home is None else overlay.running(home, home.candidates[0])
+    before = whole.settings_for(name).congestion
     try:
         after = changed(before, texts)
     except CongestionError as error:
         raise ConfigError(str(error)) from None
-    place = replace(place, tunables={**place.tunables, "congestion": after})
-    return replace(overlay, brokers={**overlay.brokers, name: place}), Tuning(before, after)
+    tuning = Tuning(before, after)
+    if home is None:
+        place = _with_congestion(overlay.place_of(name), after)
+        return replace(overlay, brokers={**overlay.brokers, name: place}), tuning
+    home = replace(home, place=_with_congestion(home.place, after))
+    return replace(overlay, homes={**overlay.homes, name: home}), tuning
+
+
+def _with_congestion(place: BrokerPlace, settings: CongestionSettings) -> BrokerPlace:
+    return replace(place, tunables={**place.tunables, "congestion": settings})
 
 
 def read_congestion(table: TomlTable, before: CongestionSettings) -> CongestionSettings:
