@@ -13,8 +13,8 @@ from penstock.live.metrics import registry_of, rendered
 from penstock.live.node_status import NodeStatus
 from penstock.live.store_worker import StoreFigures
 from penstock.model.tick import tick_at
-from penstock.protocol.status import GuaranteedStatus
-from statuses import node_status
+from penstock.protocol.status import CandidacyStatus, GuaranteedStatus
+from statuses import broker_status, node_status
 
 NOW_MS = 1_000_000
 
@@ -205,3 +205,56 @@ def test_pubends_that_keep_last_values_say_how_many() -> None:
     names = ["", "_bytes", "_dropped", "_damaged"]
     assert [found[f"penstock_pubend_last_values{name}", ("q",)] for name in names] == [5, 700, 2, 1]
     assert ("penstock_pubend_last_values", ("r",)) not in found
+
+
+class Candidate(Source):
+    """A broker that runs the home of one pubend and might run that of another."""
+
+    def status(self) -> NodeStatus:
+        status = super().status()
+        guaranteed = {"pubends": {"q": pubend(tick_at(NOW_MS), {})}, "durables": {"billing": {"q": 3}}}
+        home = {"broker": "q.home", "counts": {"published": 5, "log_reads": 2}, "guaranteed": guaranteed}
+        status.broker.homes = {"q.home": broker_status(home)}
+        status.broker.candidacies = [
+            CandidacyStatus("q", ["b1", "b2"], holder="b1", epoch=7, replicas=1),
+            CandidacyStatus("r", ["b2", "b1"], holder="b2"),
+        ]
+        status.stores = {"q.home": {**STORE, "replicas": 1}}
+        return status
+
+
+def test_the_figures_of_homes_have_their_names_as_a_label() -> None:
+    expected = {
+        ("penstock_published_total", ()): 7,
+        ("penstock_published_total", ("q.home",)): 5,
+        ("penstock_log_reads_total", ("q.home",)): 2,
+        ("penstock_pubend_log_bytes", ("q", "q.home")): 77,
+        ("penstock_durable_pending", ("billing", "q", "q.home")): 3,
+        ("penstock_store_commits_total", ("q.home",)): 12,
+        ("penstock_store_replicas", ("q.home",)): 1,
+        ("penstock_home_holder", ("q",)): 1,
+        ("penstock_home_holder", ("r",)): 0,
+        ("penstock_home_epoch", ("q", "q.home")): 7,
+    }
+    found = samples(Candidate())
+    assert expected.items() <= found.items()
+    assert [name for name, labels in found if labels == ()] == [
+        name for name, labels in samples(Source()) if not labels
+    ]
+
+
+def test_all_samples_of_one_name_stand_together_and_only_some_may_have_names() -> None:
+    text = rendered(registry_of(Candidate(), names=False, now_ms=lambda: NOW_MS)).decode()
+    types = [line for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(types) == len(set(types))
+    assert "billing" not in text
+
+
+def test_the_replicas_of_a_brokers_own_database_are_shown() -> None:
+    class Replicated(Source):
+        def status(self) -> NodeStatus:
+            status = super().status()
+            status.store = {**STORE, "replicas": 2}
+            return status
+
+    assert samples(Replicated())["penstock_store_replicas", ()] == 2

@@ -99,6 +99,11 @@ class Homes:
         running = {seat.home.name: seat.node for seat in self._seats.values()}
         return {name: node.broker.status() for name, node in running.items() if node is not None and node.is_serving}
 
+    def stores(self) -> dict[str, dict[str, Any]]:
+        """The figures of the stores of the homes that run here, by home."""
+        running = {seat.home.name: seat.node for seat in self._seats.values()}
+        return {name: node.status().store for name, node in running.items() if node is not None and node.is_serving}
+
 
 class _Seat:
     """This broker's part in one home."""

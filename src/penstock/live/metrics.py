@@ -2,13 +2,14 @@
 
 The shell's counters come from the node, the broker's from its status; names follow Prometheus' conventions (unit last,
 ``_total`` for counters). The number of series is bounded, whatever the overlay is: beyond the bound only those furthest
-behind are shown, and each pubend's worst.
+behind are shown, and each pubend's worst. The figures of homes that run beside the broker have the label ``broker``
+with the name of the home; its own have no such label.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,8 +17,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from penstock.live.mechanism_metrics import balancing_metrics, congestion_metrics, token_metrics
 from penstock.live.node_status import NodeStatus
+from penstock.live.overlay import Home
 from penstock.model.tick import Tick, tick_ms
-from penstock.protocol.status import BrokerStatus, GuaranteedStatus, PubendStatus, StreamStatus
+from penstock.protocol.status import BrokerStatus, CandidacyStatus, GuaranteedStatus, PubendStatus, StreamStatus
 
 __all__ = ["StatusSource", "registry_of", "rendered"]
 
@@ -99,10 +101,15 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def registry_of(source: StatusSource, *, names: bool = True, now_ms: Callable[[], int] = _now_ms) -> CollectorRegistry:
-    """A new registry, which asks the source at every scrape; with or without the names of durable subscriptions."""
+def registry_of(
+    source: StatusSource, *, names: bool = True, homes: bool = True, now_ms: Callable[[], int] = _now_ms
+) -> CollectorRegistry:
+    """A new registry, which asks the source at every scrape.
+
+    With or without the names of durable subscriptions, and the figures of homes that run beside the broker.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(source, now_ms, names=names))
+    registry.register(_Collector(source, now_ms, names=names, homes=homes))
     return registry
 
 
@@ -114,10 +121,11 @@ def rendered(registry: CollectorRegistry) -> bytes:
 class _Collector:
     """Asks the source, and turns its answer into metrics."""
 
-    def __init__(self, source: StatusSource, now_ms: Callable[[], int], *, names: bool) -> None:
+    def __init__(self, source: StatusSource, now_ms: Callable[[], int], *, names: bool, homes: bool) -> None:
         self._source = source
         self._now_ms = now_ms
         self._names = names
+        self._homes = homes
 
     def describe(self) -> list[Metric]:
         """Nothing: which metrics there are depends on the broker, and is found out at every scrape."""
@@ -126,12 +134,28 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         """All metrics as of now."""
         status = self._source.status()
-        node, broker = status.node, status.broker
+        if not self._homes:
+            yield from self._node_metrics(status)
+            return
+        # All samples of one name must stand together.
+        found: dict[str, Metric] = {}
+        _add(found, self._node_metrics(status), {})
+        for name, home in status.broker.homes.items():
+            _add(found, self._figures(home, status.stores.get(name, {})), {"broker": name})
+        yield from found.values()
+
+    def _node_metrics(self, status: NodeStatus) -> Iterator[Metric]:
+        node = status.node
         yield _gauge("penstock_up", "Whether the broker is serving.", int(status.serving))
         yield _gauge("penstock_uptime_seconds", "Time since the start.", status.uptime_ms / 1_000)
         yield _gauge("penstock_connections", "Open connections.", node["open_connections"])
         for key, text in _NODE_COUNTERS.items():
             yield _counter(f"penstock_{key}", text, node[key])
+        yield from _candidacy_metrics(status.broker.candidacies)
+        yield from self._figures(status.broker, status.store)
+
+    def _figures(self, broker: BrokerStatus, store: Mapping[str, Any]) -> Iterator[Metric]:
+        """The figures of a broker or of a home, and of its store if it has one."""
         yield from _broker_metrics(broker)
         guaranteed, now_ms = broker.guaranteed, self._now_ms()
         yield from _guaranteed_metrics(guaranteed)
@@ -143,11 +167,36 @@ class _Collector:
         yield from congestion_metrics(broker, series_max=_SERIES_MAX)
         yield from token_metrics(broker)
         yield from balancing_metrics(broker)
-        if status.store:
-            yield from _store_metrics(status.store)
+        if store:
+            yield from _store_metrics(store)
+
+
+def _add(found: dict[str, Metric], metrics: Iterator[Metric], labels: Mapping[str, str]) -> None:
+    """Add metrics to those of the same names, with more labels."""
+    for metric in metrics:
+        samples = [each._replace(labels={**each.labels, **labels}) for each in metric.samples]
+        if metric.name in found:
+            found[metric.name].samples += samples
+        else:
+            metric.samples = samples
+            found[metric.name] = metric
+
+
+def _candidacy_metrics(candidacies: Sequence[CandidacyStatus]) -> Iterator[Metric]:
+    text = "Whether this broker runs the home of a pubend that it is a candidate for."
+    yield _labelled("penstock_home_holder", text, {each.pubend: int(bool(each.epoch)) for each in candidacies})
+    text = "Epoch in which this broker runs the home of a pubend."
+    epochs = GaugeMetricFamily("penstock_home_epoch", text, labels=["pubend", "broker"])
+    for each in candidacies:
+        if each.epoch:
+            epochs.add_metric([each.pubend, Home.name_for(each.pubend)], each.epoch)
+    yield epochs
 
 
 def _store_metrics(store: Mapping[str, Any]) -> Iterator[Metric]:
+    if "replicas" in store:
+        text = "Synchronous standbys that have each commit before it counts."
+        yield _gauge("penstock_store_replicas", text, store["replicas"])
     for key, text in _STORE_COUNTERS.items():
         yield _counter(f"penstock_store_{key}", text, store[key])
     for key, text in _STORE_GAUGES.items():

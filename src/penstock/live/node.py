@@ -292,6 +292,7 @@ class BrokerNode:
             broker=self.broker.status(),
             node=self.counters.as_dict(),
             store=self._storage.status() or {},
+            stores=self.homes.stores(),
             shipping=self._shipping.status() or {},
         )
 

@@ -24,5 +24,7 @@ class NodeStatus(Struct):
     """Counters of the shell."""
     store: dict[str, Any] = field(default_factory=dict)
     """Figures of the store; empty if the broker keeps nothing."""
+    stores: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Figures of the stores of the homes that run beside the broker, by home."""
     shipping: dict[str, Any] = field(default_factory=dict)
     """Figures of shipping; empty if the broker has no lake."""

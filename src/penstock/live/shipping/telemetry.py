@@ -39,7 +39,8 @@ class _Known:
 
 def samples_of(status: NodeStatus, *, now_ms: int) -> list[Sample]:
     """All figures in a node's status."""
-    registry = registry_of(_Known(status), now_ms=lambda: now_ms)
+    # Homes ship figures of their own.
+    registry = registry_of(_Known(status), homes=False, now_ms=lambda: now_ms)
     found: list[Sample] = [
         (sample.name, sample.labels, float(sample.value)) for family in registry.collect() for sample in family.samples
     ]
