@@ -231,8 +231,10 @@ class Overlay:
         over ships again what the home still keeps, and readers of the lake take the newest row of each key.
         """
         assert at in home.candidates, f"{at} is no candidate for {home.name}"
-        data = self.brokers[at].data
-        place = replace(home.place, data=None if data is None else data / _HOMES / home.name)
+        beside = self.brokers[at]
+        data = None if beside.data is None else beside.data / _HOMES / home.name
+        # It shows the certificate of the broker that it runs beside: both are one process.
+        place = replace(home.place, data=data, tls=beside.tls)
         links = (*self.links, (home.name, at))
         return replace(self, brokers={**self.brokers, home.name: place}, links=links)
 

@@ -370,9 +370,11 @@ CANDIDATE = BrokerSettings("pb", neighbours=("q.home", "sb"), homes=("q.home",))
 HOME_UP = f.LinkState("q.home", 7, 1, ("sb",), ("q",))
 
 
-def linked(overlay: Overlay, broker: str, connection: int, name: str, incarnation: int) -> list[f.Frame]:
+def linked(
+    overlay: Overlay, broker: str, connection: int, name: str, incarnation: int, certificate: str = ""
+) -> list[f.Frame]:
     """Says hello to a broker as a neighbour, and returns the answer."""
-    overlay.brokers[broker].connect(connection, now_ms=1)
+    overlay.brokers[broker].connect(connection, now_ms=1, certificate=certificate)
     hello = f.Hello(f.PROTOCOL_VERSION, "broker", name, "penstock", incarnation)
     overlay.brokers[broker].receive(connection, [hello], now_ms=1)
     return overlay.brokers[broker].outbox(connection).take(100_000)
@@ -386,6 +388,21 @@ def test_an_earlier_life_of_a_home_is_refused_once_a_later_one_is_known() -> Non
     assert overlay.brokers["pb"].status().links == ["sb"]
     linked(overlay, "pb", 7, "q.home", 7)
     assert sorted(overlay.brokers["pb"].status().links) == ["q.home", "sb"]
+
+
+CERTIFIED = replace(CANDIDATE, access=Access({"sb": "key"}, certificates=True))
+
+
+def test_a_home_shows_the_certificate_of_the_broker_beside_it() -> None:
+    overlay = Overlay(CERTIFIED)
+    linked(overlay, "pb", 5, "q.home", 1, "pb")
+    assert overlay.brokers["pb"].status().links == ["q.home"]
+
+
+@pytest.mark.parametrize("other", ["q.home", "sb", ""])
+def test_no_other_certificate_counts_for_a_home(other: str) -> None:
+    answer = linked(Overlay(CERTIFIED), "pb", 5, "q.home", 1, other)
+    assert f.Goodbye("refused", f"the certificate is for {other or 'nobody'}, not pb") in answer
 
 
 def test_a_link_to_a_home_ends_when_a_later_life_elsewhere_is_heard_of() -> None:
