@@ -10,8 +10,10 @@ import pytest
 
 from live.support import lone, row, with_port
 from penstock.broker.access import Access, Rule
+from penstock.broker.candidate import LeaseSettings
 from penstock.live.errors import ConfigError, ExposedError, StorageError
-from penstock.live.overlay import Overlay, Security, is_loopback
+from penstock.live.overlay import BrokerPlace, Database, Home, Overlay, Security, is_loopback
+from penstock.live.shipping.settings import ShipSettings
 from penstock.live.tls import TlsFiles
 
 HUSH = "hush"
@@ -146,3 +148,35 @@ def test_a_broker_knows_where_clients_reach_it() -> None:
     assert overlay.settings_for("b1").address == overlay.settings_for("b1").reached_at == "penstock://127.0.0.1:7001"
     place = replace(overlay.place_of("b1"), host="::1", tls=TlsFiles(Path("ca.pem")))
     assert place.address == "penstocks://[::1]:7001"
+
+
+HOME = Home(
+    BrokerPlace("q.home", 9, 0, pubends=("q",), database=Database("postgresql://db/test")),
+    ("b1", "b2"),
+    LeaseSettings(),
+)
+
+
+def test_a_home_has_one_link_and_what_the_broker_beside_it_has(tmp_path: Path) -> None:
+    files = TlsFiles(tmp_path / "ca", tmp_path / "certificate", tmp_path / "key")
+    overlay = replace(row("b1", "b2", "b3"), homes={"q.home": HOME}, ship=ShipSettings(tmp_path / "lake"))
+    overlay = exposed(overlay, data=tmp_path / "data", tls=files)
+    seen = overlay.running(HOME, "b1")
+    place = seen.place_of("q.home")
+    assert [each.name for each in seen.dialled_by("q.home")] == ["b1"]
+    assert seen.settings_for("q.home").neighbours == ("b1",)
+    assert (place.data, place.tls, place.database) == (tmp_path / "data" / "homes" / "q.home", files, HOME.database)
+    assert seen.ship == overlay.ship
+    seen.check_shipping("q.home")
+
+
+def test_a_home_keeps_its_messages_wherever_its_candidate_keeps_nothing() -> None:
+    overlay = replace(row("b1", "b2"), homes={"q.home": HOME})
+    seen = overlay.running(HOME, "b2")
+    assert seen.place_of("q.home").data is None
+    seen.check_storage("q.home")
+
+
+def test_two_candidates_for_a_pubend_have_no_link_through_it() -> None:
+    overlay = replace(row("b1", "b2"), links=(), homes={"q.home": HOME})
+    assert overlay.islands() == [["b1"], ["b2"]]

@@ -188,6 +188,22 @@ def test_a_damaged_ledger_ships_all_again(tmp_path: Path) -> None:
     assert len(opening.unsettled) == 4
 
 
+def test_a_home_that_moves_ships_again_what_it_keeps_beside_what_it_shipped_elsewhere(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for life, machine in enumerate(("one", "other", "one"), start=1):
+        writer = LakeWriter(LakeFiles(lake, "p.home"), folder=tmp_path / machine, pubends=("p",))
+        before = {path: path.read_bytes() for table in TABLES for path in parquet_files(lake, table)}
+        writer.open(incarnation=life, kept=list(store().records), positions=list(store().positions), now_ms=NOW)
+        grown: dict[str, bytes | None] = dict([bloom_value(2, life, is_open=True)])
+        load = store()
+        load.records.update(grown)
+        writer.ship(load, now_ms=NOW)
+        writer.close()
+        assert all(path.read_bytes() == content for path, content in before.items())
+    newest = rows_of(lake, "histories", lambda row: row["filter_id"])
+    assert {row["filter_id"]: (row["generation"], row["incarnation"]) for row in newest}[2] == (3, 3)
+
+
 def test_a_batch_whose_files_were_deleted_is_shipped_again(tmp_path: Path) -> None:
     fuse = Fuse()
     writer = breaking_writer(tmp_path, fuse)
