@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from commands import running
 from penstock.cli.app import app
-from penstock.cli.status import Asked
+from penstock.cli.status import Asked, with_answers_of_homes
 from penstock.cli.token import rows
 from penstock.lab.demo_overlay import free_ports
 from statuses import broker_status
@@ -76,3 +76,11 @@ def test_who_cannot_be_asked_is_named(file: Path) -> None:
     result = run(str(file))
     assert result.exit_code == 1
     assert "b1" in result.output
+
+
+def test_a_home_is_a_member_of_its_own() -> None:
+    home = {"broker": "q.home", "mechanisms": {"token": figures(members=3)}}
+    asked_one = Asked("a", "u", status=broker_status({"broker": "a", "homes": {"q.home": home}}))
+    found = list(rows(list(with_answers_of_homes([asked_one, Asked("b", "u")]))))
+    assert [row[0] for row in found] == ["a", "q.home", "b"]
+    assert found[1][2] == "3"

@@ -38,6 +38,7 @@ __all__ = [
     "status",
     "stream_rows",
     "targets",
+    "with_answers_of_homes",
 ]
 
 EXAMPLES = """
@@ -143,7 +144,7 @@ def show(answers: list[Asked]) -> None:
     answered = {each.name: each.status for each in answers if each.status is not None}
     statuses = with_homes(answered)
     for title, columns, rows in (
-        ("brokers", _COLUMNS, [_row(each) for each in _with_homes(answers, statuses)]),
+        ("brokers", _COLUMNS, [_row(each) for each in with_answers_of_homes(answers)]),
         ("pubends with candidates", HOLDINGS, list(holding_rows(holdings(answered)))),
         ("guaranteed pubends", _PUBENDS, list(pubend_rows(statuses))),
         ("last values beyond logs", _LAST_VALUES, list(last_values_rows(statuses))),
@@ -164,8 +165,9 @@ def show(answers: list[Asked]) -> None:
             console.note(f"{name} holds publishers back: {reason}")
 
 
-def _with_homes(answers: list[Asked], statuses: Mapping[str, BrokerStatus]) -> Iterator[Asked]:
-    """All brokers, each followed by the homes that it runs, if ``statuses`` has them from it."""
+def with_answers_of_homes(answers: Sequence[Asked]) -> Iterator[Asked]:
+    """Yield all brokers, each followed by the homes that it runs."""
+    statuses = with_homes({each.name: each.status for each in answers if each.status is not None})
     for each in answers:
         yield each
         for home, told in ({} if each.status is None else each.status.homes).items():

@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.connecting import Authority, Certificate, ClientName, Key, Party, Token
 from penstock.cli.console import FAILURE, console
-from penstock.cli.status import Asked, ask_all, targets
+from penstock.cli.status import Asked, ask_all, targets, with_answers_of_homes
 from penstock.protocol.status import TokenStatus
 from penstock.system.loop import run
 
@@ -60,7 +60,9 @@ def status(
     key: Key = None,
 ) -> None:
     """Show where the token is, its time constants and load, and what each broker has counted."""
-    answers = run(ask_all(list(targets(target, Party(token, name, ca, certificate, key)))))
+    asked = run(ask_all(list(targets(target, Party(token, name, ca, certificate, key)))))
+    # Homes are members of the group, too.
+    answers = list(with_answers_of_homes(asked))
     if as_json:
         console.json([{"name": each.name, "token": _figures(each), "problem": each.problem} for each in answers])
     else:

@@ -233,7 +233,7 @@ def _shower(*, once: bool, as_json: bool) -> Iterator[_Show]:
 def _picture(look: Look, before: Look | None) -> RenderableType:
     limited = sum(bool(row[3]) for row in rate_rows(look.statuses))
     homes = {home for told in look.statuses.values() for home in told.homes}
-    counted = f"{len(look.statuses) - len(homes)} brokers" + (f", {len(homes)} homes" if homes else "")
+    counted = f"{len(look.statuses) - len(homes)} brokers" + (f", homes: {len(homes)}" if homes else "")
     title = f"{datetime.now(UTC):%H:%M:%S} UTC, {counted}, {limited} pubends limited"
     return picture(look, before, title=title)
 
