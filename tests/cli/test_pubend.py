@@ -107,7 +107,7 @@ class Subject:
         self._site = site
 
     def status(self) -> NodeStatus:
-        guaranteed = {"pubends": {"own": {}} if self.name == "sb1" else {}}
+        guaranteed: dict[str, object] = {"pubends": {"own": {}} if self.name == "sb1" else {}}
         candidacies = [msgspec.to_builtins(self._candidacy())] if self.name != "sb1" else []
         broker = {"broker": self.name, "guaranteed": guaranteed, "candidacies": candidacies}
         return node_status({"name": self.name}, broker)
