@@ -80,8 +80,7 @@ class Homes:
 
     async def ship(self) -> dict[str, dict[str, Any]]:
         """Have the homes that run here ship to the lake, one after the other; figures by home."""
-        running = {seat.home.name: seat.node for seat in self._seats.values()}
-        return {name: await node.ship() for name, node in running.items() if node is not None and node.is_serving}
+        return {name: await node.ship() for name, node in self.nodes().items()}
 
     async def move(self, pubend: str, to: str) -> None:
         """Ask for a pubend to move to a candidate; raises ``PenstockError`` if it cannot, or cannot now."""
@@ -96,13 +95,16 @@ class Homes:
 
     def brokers(self) -> dict[str, BrokerStatus]:
         """The status of the homes that run here, as brokers."""
-        running = {seat.home.name: seat.node for seat in self._seats.values()}
-        return {name: node.broker.status() for name, node in running.items() if node is not None and node.is_serving}
+        return {name: node.broker.status() for name, node in self.nodes().items()}
 
     def stores(self) -> dict[str, dict[str, Any]]:
         """The figures of the stores of the homes that run here, by home."""
+        return {name: node.status().store for name, node in self.nodes().items()}
+
+    def nodes(self) -> dict[str, BrokerNode]:
+        """The homes that run here, by name."""
         running = {seat.home.name: seat.node for seat in self._seats.values()}
-        return {name: node.status().store for name, node in running.items() if node is not None and node.is_serving}
+        return {name: node for name, node in running.items() if node is not None and node.is_serving}
 
 
 class _Seat:
