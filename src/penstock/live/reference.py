@@ -107,6 +107,4 @@ def _default(setting: Field[Any]) -> str:
         return str(list(value))
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 10_000 else str(value)
-    if isinstance(value, tuple):
-        return str(list(value))
     return f'"{value}"' if isinstance(value, str) else str(value)
