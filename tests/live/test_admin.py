@@ -17,6 +17,7 @@ from penstock.congestion import CongestionSettings
 from penstock.live import admin as admin_module
 from penstock.live.admin import CONNECTIONS_MAX, AdminServer
 from penstock.live.admin_token import find_token
+from penstock.live.backup import Backup
 from penstock.live.errors import ConfigError, RestartError
 from penstock.live.membership import OverlayChange
 from penstock.live.node import BrokerNode
@@ -77,6 +78,9 @@ class Subject:
 
     def finish(self) -> None:
         raise NotImplementedError
+
+    def back_up(self, folder: Path) -> Backup:
+        raise NotImplementedError(folder)
 
     async def ship(self) -> dict[str, Any]:
         if self.problem is not None:

@@ -25,6 +25,7 @@ from live.store.support import (
 from penstock.broker.commit_queue import Committed, Full, ValuesKept
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
 from penstock.broker.effects import Commit, ReadKept, ReadLog
+from penstock.live.backup import Backup
 from penstock.live.store import ChangeRefusedError, StoreFailedError, StoreFullError, StoreLockedError
 from penstock.live.store.place import FolderPlace
 from penstock.live.store_worker import (
@@ -471,3 +472,89 @@ def test_groups_are_counted_with_their_messages() -> None:
     assert (figures.as_dict()["messages_per_sync"], figures.as_dict()["full"]) == (2, 0)
     figures.full_reason = "no space"
     assert figures.as_dict()["full"] == 1
+
+
+# Backups.
+
+
+def backup_into(path: Path) -> Backup:
+    (path / "copy").mkdir()
+    return Backup(path / "copy")
+
+
+def test_a_backup_has_what_was_committed_while_it_was_made(tmp_path: Path) -> None:
+    class Busy(Bench):
+        """Commits and reads some more whenever something was done, while the backup is under way."""
+
+        backup = backup_into(tmp_path)
+
+        def on_report(self, report: Report) -> None:
+            super().on_report(report)
+            if isinstance(report, Committed) and not self.backup.is_over:
+                self.append(self.last * 10 + 1, self.last * 10 + 10)
+            elif self.backup.is_over:
+                self.worker.end()
+
+    with opened(tmp_path / "store") as store:
+        for tick in range(1, 10):
+            append(store, tick, tick, size=1 << 20)
+    bench = Busy(tmp_path / "store")
+    bench.last = 10
+    bench.append(101, 110)
+    bench.worker.put(bench.backup)
+    bench.worker.run(5)
+    assert (bench.backup.state, bench.backup.reason) == ("done", "")
+    assert bench.backup.pages_done == bench.backup.pages_total > 2_000
+    with opened(tmp_path / "store") as store, opened(tmp_path / "copy") as copy:
+        theirs = ticks_of(everything(copy, bytes_max=1 << 24))
+        ours = ticks_of(everything(store, bytes_max=1 << 24))
+        assert len(theirs) > 40
+        assert theirs == ours[: len(theirs)]
+        assert copy.value(INCARNATION) == b"5"
+
+
+def test_a_backup_ends_with_the_broker_and_leaves_nothing(tmp_path: Path) -> None:
+    class Stopping(Bench):
+        """Is told to end in the middle of the backup."""
+
+        def on_report(self, report: Report) -> None:
+            super().on_report(report)
+            if isinstance(report, Committed):
+                self.worker.end()
+
+    with opened(tmp_path / "store") as store:
+        append(store, 1, 9, size=1 << 20)
+    bench = Stopping(tmp_path / "store")
+    first = backup_into(tmp_path)
+    second = Backup(tmp_path / "elsewhere")
+    bench.worker.put(first)
+    bench.worker.put(second)
+    bench.append(11, 20)
+    bench.worker.run(5)
+    assert [(each.state, each.reason) for each in (first, second)] == [("failed", "the broker stops")] * 2
+    assert list((tmp_path / "copy").iterdir()) == []
+    assert [type(each) for each in bench.reports] == [Opened, Committed, Ended]
+
+
+def test_a_backup_that_fails_does_no_harm(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store")
+
+    class Last(Backup):
+        """The worker ends with it."""
+
+        def fail(self, reason: str) -> None:
+            super().fail(reason)
+            bench.worker.end()
+
+    cancelled = backup_into(tmp_path)
+    cancelled.is_cancelled = True
+    last = Last(tmp_path / "nowhere")
+    bench.append(1, 1_000, size=1_000)
+    bench.worker.put(cancelled)
+    bench.worker.put(last)
+    bench.worker.run(5)
+    assert (cancelled.state, cancelled.reason) == ("failed", "it was cancelled")
+    assert last.reason.endswith("cannot be made: No such file or directory")
+    assert [type(each) for each in bench.reports] == [Opened, Committed, Ended]
+    with opened(tmp_path / "store") as store:
+        assert ticks_of(everything(store, bytes_max=1 << 24)) == list(range(1, 1_001))

@@ -1,15 +1,15 @@
-"""``penstock store``: checks and salvages the data folder of a broker that is not running."""
+"""``penstock store``: looks after the data of a broker: checks, salvages, backs up, restores and moves it."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.cli.console import FAILURE, console
+from penstock.cli.store_backup import BACKUP_EXAMPLES, RESTORE_EXAMPLES, Folder, backup, restore
 from penstock.live.store.checking import Checked
 from penstock.live.store.checking import check as check_store
 from penstock.live.store.errors import StoreRefusedError
@@ -41,10 +41,11 @@ Examples:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="The data folder of a broker that does not run: whether it is whole, and what to do if it is not.",
+    help="The durable data of a broker: check, repair, back up, restore and move it.",
 )
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The data folder of the broker.")]
+app.command("backup", epilog=BACKUP_EXAMPLES)(backup)
+app.command("restore", epilog=RESTORE_EXAMPLES)(restore)
 
 
 @app.command("check", epilog=_CHECK_EXAMPLES)

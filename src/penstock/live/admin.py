@@ -5,8 +5,9 @@ shows what has changed in the overlay file since the node read it; POST applies 
 overlay, only the digest of the intended file. ``/tune?name=value`` shows what that would change in the parameters of
 congestion control, and lists them; POST changes them; with ``home=NAME`` those of the home of a pubend. ``/limit``
 shows the limit on all publishing, and who is being slowed down; POST changes it. POST to ``/ship`` ships to the lake at
-once; other operator commands are in ``operations``. All pages need the bearer token (``admin_token``) except
-``/health`` and, on loopback, a ``/metrics`` without client names; ``admin_gate`` says what else a request must satisfy.
+once, and POST to ``/backup`` backs up the store (``backup_page``); other operator commands are in ``operations``. All
+pages need the bearer token (``admin_token``) except ``/health`` and, on loopback, a ``/metrics`` without client names;
+``admin_gate`` says what else a request must satisfy.
 
 Idle connections cannot keep others out: a request for ``/health`` gets through, however many
 connections are just held open.
@@ -32,6 +33,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.live.admin_gate import AdminGate, Page
 from penstock.live.admin_token import make_token
+from penstock.live.backup_page import BackedUpNode, backup_page
 from penstock.live.errors import ConfigError
 from penstock.live.limiting import set_limit
 from penstock.live.membership import OverlayChange
@@ -56,7 +58,7 @@ _STOP_S_MAX: Final = 2
 _numbers: Final = count()
 
 
-class Subject(Tunable, Operated, Protocol):
+class Subject(Tunable, Operated, BackedUpNode, Protocol):
     """The node whose pages are served."""
 
     @property
@@ -122,6 +124,7 @@ def application(subject: Subject, gate: AdminGate, *, is_local: bool = True) -> 
     for path, page in operation_pages(subject).items():
         methods = ["GET", "POST"] if path in READ_PATHS else ["POST"]
         routes.append(Route(path, guarded(page), methods=methods))
+    routes.append(Route("/backup", guarded(backup_page(subject)), methods=["GET", "POST", "DELETE"]))
     return Starlette(routes=[*routes, Route("/ship", guarded(ship), methods=["POST"])])
 
 

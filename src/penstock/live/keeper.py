@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from penstock.broker.commit_queue import Committed, Full, ValuesKept, body_bytes
 from penstock.broker.effects import Commit, ReadKept, ReadLog
+from penstock.live.backup import Backup
 from penstock.live.store import StoreFailedError
 from penstock.live.store_worker import (
     Ended,
@@ -114,6 +115,13 @@ class Keeper:
         """Queue a read; the listener gets the result."""
         if not self._is_over:
             self._worker.put(ask)
+
+    def back_up(self, backup: Backup) -> None:
+        """Have the store copied into the folder of the backup, which says how far that is."""
+        if self._is_over:
+            backup.fail("the broker stops")
+        else:
+            self._worker.put(backup)
 
     async def close(self) -> None:
         """Commit what is queued, within a time limit, and close the store."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random, SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -18,6 +19,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.effects import Close, Effect, EndLife, Hold, Operate, Record, Resume, Wake
 from penstock.broker.mechanisms.operating import Operation
 from penstock.broker.ports import BrokerPort
+from penstock.live.backup import Backup
 from penstock.live.connection import Connection
 from penstock.live.counters import Counters
 from penstock.live.dialler import Diallers
@@ -186,6 +188,10 @@ class BrokerNode:
     def operate(self, operation: Operation) -> None:
         """Have the broker carry out an operator's command; raises ``MisuseError`` if it cannot."""
         self._dispatch(self.broker.operate(operation, now_ms=self.clock.now_ms()))
+
+    def back_up(self, folder: Path) -> Backup:
+        """Begin to copy the store into a folder; raises ``ConfigError`` if that cannot be."""
+        return self._storage.back_up(folder)
 
     def finish(self) -> None:
         """Make the program that runs this node stop it in order, as after a signal."""

@@ -9,12 +9,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from penstock.broker.durable import Recovered
 from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
 from penstock.broker.ports import BrokerPort
-from penstock.live.errors import NodeFailedError, StorageError
+from penstock.live.backup import Backup, check_folder
+from penstock.live.errors import ConfigError, NodeFailedError, StorageError
 from penstock.live.keeper import Keeper
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.live.store import StoreRefusedError
@@ -129,6 +131,15 @@ class Storage:
             return await answer
         finally:
             self._asked.pop(number, None)
+
+    def back_up(self, folder: Path) -> Backup:
+        """Begin to copy the store into a folder; raises ``ConfigError`` if that cannot be."""
+        if self._keeper is None or self._place.database is not None:
+            raise ConfigError(f"broker {self._name} keeps no data in a folder: back up its database")
+        check_folder(folder)
+        backup = Backup(folder)
+        self._keeper.back_up(backup)
+        return backup
 
     async def close(self) -> None:
         """Commit what is queued, within a time limit, and close the store."""

@@ -7,6 +7,7 @@ space. The thread keeps counters for status and metrics, which the event loop re
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
@@ -16,8 +17,9 @@ from typing import Final, TypeAlias
 from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Full, Group, QueueReport, Read, Work
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Recovered, SetValue
 from penstock.broker.effects import Commit, ReadKept, ReadLog
-from penstock.live.store import Recovery, StoreFailedError, StoreFullError
-from penstock.live.stores import Place, Store
+from penstock.live.backup import Backup
+from penstock.live.store import BackupError, Recovery, StoreFailedError, StoreFullError
+from penstock.live.stores import BackedUp, Place, Store
 from penstock.model.tick import Tick, TickRange
 from penstock.system.logs import log
 
@@ -36,8 +38,11 @@ __all__ = [
 INCARNATION: Final = "incarnation"
 """The named value that tells runs of a broker apart even if its clock was set back in between."""
 
+_STOPPED: Final = "the broker stops"
 _FILES_MS: Final = 1_000
 """How often the size of the files is checked."""
+_PAUSES: Final = 3
+"""How many times as long as a slice of a backup the pause after it is; commits and reads have that time for sure."""
 _NAMED_MAX: Final = 1_000
 """Damaged records remembered as logged; further ones are neither logged nor counted."""
 
@@ -85,7 +90,7 @@ class Ended:
 
 
 Report: TypeAlias = Opened | QueueReport | LogRead | KeptRead | Failed | Ended
-_Order: TypeAlias = Commit | Read
+_Order: TypeAlias = Commit | Read | Backup
 
 
 @dataclass(slots=True)
@@ -137,6 +142,7 @@ class StoreWorker:
         self._queue = CommitQueue(retry_ms=retry_ms)
         self._is_ending = False
         self._is_abandoned = False
+        self._backups: deque[Backup] = deque()
         self._files_at_ms = 0
         self._named: dict[tuple[str, TickRange], None] = {}
         self._named_kept: dict[str, None] = {}
@@ -163,6 +169,8 @@ class StoreWorker:
                 self._serve(store)
         except Exception as error:  # noqa: BLE001 - the thread must not end without a word
             self._tell(Failed(error))
+        for backup in self._backups:
+            backup.fail(_STOPPED)
         self._tell(Ended(len(self._queue)))
 
     def _on_wait(self, reason: str) -> None:
@@ -191,6 +199,8 @@ class StoreWorker:
 
     def _serve(self, store: Store) -> None:
         while True:
+            while self._backups and not self._is_ending:
+                self._back_up(store, self._backups[0])
             self._take_in()
             if self._is_abandoned:
                 return
@@ -200,10 +210,11 @@ class StoreWorker:
             elif self._is_ending:
                 return
 
-    def _take_in(self) -> None:
-        """Take in queued orders; wait for one only if there is nothing else to do."""
+    def _take_in(self, *, idle_s_max: float | None = None) -> None:
+        """Take in queued orders; wait for one only if there is nothing else to do, and at most so long."""
+        waits_s = [each for each in (self._idle_s(), idle_s_max) if each is not None]
         with suppress(Empty):
-            self._sort(self._inbox.get(timeout=self._idle_s()))
+            self._sort(self._inbox.get(timeout=min(waits_s, default=None)))
             for _ in range(self._inbox.qsize()):
                 self._sort(self._inbox.get_nowait())
 
@@ -220,6 +231,8 @@ class StoreWorker:
             self._queue.end()
         elif isinstance(order, Commit):
             self._queue.put(order)
+        elif isinstance(order, Backup):
+            self._backups.append(order)
         else:
             self._queue.put_read(order)
 
@@ -228,6 +241,53 @@ class StoreWorker:
             self._write(store, work)
         else:
             self._read_next(store, work)
+
+    # Backups.
+
+    def _back_up(self, store: Store, backup: Backup) -> None:
+        """Copy the store slice by slice, and serve in between."""
+        slice_began_s = time.monotonic()
+
+        def between(left: int, total: int) -> None:
+            nonlocal slice_began_s
+            took_s = time.monotonic() - slice_began_s
+            backup.note(left, total)
+            self._serve_for(store, _PAUSES * took_s)
+            slice_began_s = time.monotonic()
+
+        try:
+            if not isinstance(store, BackedUp):
+                raise BackupError("the data is not in a folder")
+            store.back_up(backup.folder, between)
+            backup.finish()
+        except BackupError as error:
+            backup.fail(str(error))
+        except BaseException:
+            backup.fail(_STOPPED)
+            raise
+        finally:
+            self._backups.popleft()
+            self._note_backup(backup)
+
+    def _serve_for(self, store: Store, seconds: float) -> None:
+        """Carry out commits and reads for so long, at least one if there are any."""
+        until_s = time.monotonic() + seconds
+        while True:
+            self._take_in(idle_s_max=max(0.0, until_s - time.monotonic()))
+            work = self._queue.begin_next(now_ms=_now_ms())
+            if work is not None:
+                self._carry_out(store, work)
+            if self._is_ending:
+                raise BackupError(_STOPPED)
+            if time.monotonic() >= until_s:
+                return
+
+    def _note_backup(self, backup: Backup) -> None:
+        fields = (("broker", self._place.broker), ("folder", str(backup.folder)))
+        if backup.state == "done":
+            log("backup-copied", (*fields, ("pages", backup.pages_total)))
+        else:
+            log("backup-failed", (*fields, ("reason", backup.reason)))
 
     # Commits.
 

@@ -22,15 +22,17 @@ thread, the one that opened it (``live.store_worker``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from penstock.broker.durable import Change, Recovered
+from penstock.live.store.backing_up import Between
 from penstock.live.store.database import Recovery
 from penstock.live.store.kept import KeptFound, KeptPart
 from penstock.live.store.reading import LogPart
 from penstock.model.tick import Tick
 
-__all__ = ["OnWait", "Place", "Store"]
+__all__ = ["BackedUp", "OnWait", "Place", "Store"]
 
 OnWait = Callable[[str], None]
 """Told, again and again, why a commit or a read takes long, maybe for ever; from the thread of the store.
@@ -74,6 +76,17 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close; committed changes stay, and others leave no trace."""
+
+
+@runtime_checkable
+class BackedUp(Protocol):
+    """A store that can make a copy of itself while it is in use; databases have tools of their own for that."""
+
+    def back_up(self, folder: Path, between: Between) -> None:
+        """Copy the store into an empty folder; between slices the caller may commit and read, and the copy has that.
+
+        Raises ``BackupError`` if the copy cannot be made. The copy is not synced.
+        """
 
 
 class Place(Protocol):

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from live.store.interruptions import STEPS, Interruptions
 from live.store.support import contents, opened
 from penstock.live.store import Append, LogStore, SetValue, StoreDamagedError, StoreRefusedError, Trim
 from penstock.live.store.inspecting import FILE_NAME, LOG_NAME, UNFINISHED
@@ -18,32 +18,6 @@ from penstock.live.store.salvage import Salvaged, salvage
 from penstock.live.store.swap import swapping
 from penstock.live.store.witness import WITNESS_NAME
 from penstock.model.tick import TICK_MAX, Tick
-
-STEPS = ("replace", "rename", "unlink", "link", "mkdir", "rmdir", "fsync")
-
-
-class Interruptions:
-    """Copies a folder before each call that changes files: what a kill at this point would leave."""
-
-    def __init__(self, folder: Path, copies: Path) -> None:
-        self._folder, self._copies = folder, copies
-        self._is_copying = False
-        self.taken: list[Path] = []
-
-    def before(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*arguments: Any, **named: Any) -> Any:
-            if not self._is_copying:
-                self._copy()
-            return step(*arguments, **named)
-
-        return stepped
-
-    def _copy(self) -> None:
-        self._is_copying = True
-        copy = self._copies / str(len(self.taken))
-        shutil.copytree(self._folder, copy)
-        self.taken.append(copy)
-        self._is_copying = False
 
 
 def fill(store: LogStore, first: int, last: int) -> None:

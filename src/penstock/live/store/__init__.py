@@ -8,6 +8,7 @@ from __future__ import annotations
 from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
 from penstock.live.store.database import Recovery
 from penstock.live.store.errors import (
+    BackupError,
     ChangeRefusedError,
     CorruptError,
     CorruptRecordError,
@@ -28,6 +29,7 @@ from penstock.live.store.reading import LogPart
 
 __all__ = [
     "Append",
+    "BackupError",
     "Change",
     "ChangeRefusedError",
     "CorruptError",

@@ -13,6 +13,7 @@ PenstockError
 │   └── CorruptError            stored bytes are not what was written
 │       ├── CorruptRecordError  messages of a pubend; says which, and the rest can be read
 │       └── CorruptValueError   a named value
+├── BackupError                 a copy could not be made; the store itself is as it was
 ├── StoreFullError              there is no space: nothing of the commit was written, later ones may work
 └── StoreFailedError            the disk failed: reopening the store tells what is durable
     └── StoreFencedError        somebody else has taken the store over
@@ -27,6 +28,7 @@ from penstock.model.errors import MisuseError, PeerError, PenstockError
 from penstock.model.tick import TickRange
 
 __all__ = [
+    "BackupError",
     "ChangeRefusedError",
     "CorruptError",
     "CorruptRecordError",
@@ -103,6 +105,10 @@ class CorruptValueError(CorruptError):
     def __init__(self, name: str) -> None:
         super().__init__(f"the stored value {name!r} is damaged")
         self.name = name
+
+
+class BackupError(PenstockError):
+    """A copy of a store could not be made; the store itself is as it was."""
 
 
 class StoreFullError(PenstockError):

@@ -46,7 +46,7 @@ JOURNAL_NAME: Final = f"{FILE_NAME}-journal"
 """A rollback journal. SQLite writes one while it makes the file of a store, and never later."""
 RESERVE_NAME: Final = "reserve"
 UNFINISHED: Final = Path("salvaging", "damaged")
-"""Holds the damaged files while the salvaged ones are moved in: until it is gone, the folder may have some of both."""
+"""Holds the former files while new ones are moved in: until it is gone, the folder may have some of both."""
 PAGE_BYTES: Final = 4_096
 _STALE_JOURNAL: Final = f"{JOURNAL_NAME} does not belong to this store, and would overwrite parts of it"
 
@@ -117,7 +117,7 @@ def refuse_links(folder: Path) -> None:
 def _problem_beside(folder: Path) -> str:
     """Why the database must not even be read; empty if it may be."""
     if (folder / UNFINISHED).exists():
-        return "salvaging was interrupted, and must be run again"
+        return "salvaging or restoring it was interrupted, and must be run again"
     return _STALE_JOURNAL if _has_stale_journal(folder) else ""
 
 

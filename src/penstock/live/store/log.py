@@ -13,6 +13,7 @@ from shutil import disk_usage
 from typing import Any
 
 from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim, parts_of, space_bytes
+from penstock.live.store.backing_up import Between, copy_database
 from penstock.live.store.database import FILE_NAME, OpenDatabase, limit_pages, open_database
 from penstock.live.store.errors import CorruptValueError, StoreFailedError, StoreFullError
 from penstock.live.store.inspecting import RESERVE_NAME, size_of
@@ -88,6 +89,13 @@ class LogStore:
         return 0
 
     # Writing.
+
+    def back_up(self, folder: Path, between: Between) -> None:
+        """Copy the store into an empty folder; between slices the caller may commit and read, and the copy has that.
+
+        Raises ``BackupError`` if the copy cannot be made. The copy is not synced.
+        """
+        copy_database(self._database, folder, between)
 
     def leave_out_syncs(self) -> None:
         """Stop syncing: for a store that is not relied on until the caller has synced its files."""

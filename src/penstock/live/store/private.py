@@ -17,7 +17,17 @@ __all__ = ["FILE_MODE", "make_private_folder", "open_private", "tighten"]
 FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _OTHERS: Final = 0o077
-_OWN: Final = ("store.sqlite", "witness", "reserve", "shipped.sqlite", "admin.token", "damaged-", "salvage", "homes")
+_OWN: Final = (
+    "store.sqlite",
+    "witness",
+    "reserve",
+    "shipped.sqlite",
+    "admin.token",
+    "damaged-",
+    "replaced-",
+    "salvage",
+    "homes",
+)
 """Prefixes of the names of all that a broker ever puts into its data folder."""
 
 

@@ -24,7 +24,7 @@ from penstock.live.store.log import LogStore
 from penstock.live.store.swap import Swap, swapping
 from penstock.live.store.totals import ROW_ERRORS, find_totals
 from penstock.live.store.wal import WriteAheadLog
-from penstock.live.store.witness import WITNESS_NAME, Statement, Witness, read_statement
+from penstock.live.store.witness import WITNESS_NAME, Statement, locked, read_statement
 from penstock.model.tick import Tick, TickRange, tick_at
 
 __all__ = ["Salvaged", "salvage"]
@@ -63,7 +63,7 @@ def salvage(
     """
     _refuse_other_folders(folder)
     try:
-        with _locked(folder), swapping(folder) as swap:
+        with locked(folder), swapping(folder) as swap:
             return _salvage(folder, swap, stamp, now_ms, owner, pubends)
     except OSError as error:
         raise StoreRefusedError(f"store {folder} cannot be salvaged: {error}") from error
@@ -117,17 +117,6 @@ class _Bounds:
         if not is_current and (statement is None or is_foreign):
             known = max(known, tick_at(now_ms + _AHEAD_MS))
         return cls(Tick(known), is_current)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    witness = Witness(folder)
-    try:
-        yield
-    except BaseException:
-        witness.withdraw()
-        raise
-    witness.close()
 
 
 def _refuse_other_folders(folder: Path) -> None:

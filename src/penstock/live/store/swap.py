@@ -1,8 +1,9 @@
-"""Moves the files of a salvaged store into place, so that an interruption at any point loses nothing.
+"""Moves the files of a salvaged or restored store into place, so that an interruption at any point loses nothing.
 
-The new store is built in ``salvaging/new`` while the damaged files stay where they are. Then the damaged files get a
-second name in ``salvaging/damaged``, which appears with all of them at once. As long as it is there no broker opens the
-folder, and salvaging again starts over from the files in it. Finally it is renamed to ``damaged-…``.
+The new store is built in ``salvaging/new`` while the former files stay where they are: damaged ones, or those that a
+backup replaces. Then the former files get a second name in ``salvaging/damaged``, which appears with all of them at
+once. As long as it is there no broker opens the folder, and doing it again starts over from the files in it. Finally it
+is renamed to ``damaged-…`` or ``replaced-…``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BESIDE: Final = (LOG_NAME, f"{FILE_NAME}-shm", JOURNAL_NAME)
 
 
 class Swap:
-    """A folder whose damaged files are being replaced."""
+    """A folder whose files are being replaced."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -85,7 +86,7 @@ def swapping(folder: Path) -> Iterator[Swap]:
     """Prepare a swap in a locked folder; its work folder is tidied before and after."""
     swap = Swap(folder)
     if swap.work.exists() and not swap.is_ours():
-        raise StoreRefusedError(f"{swap.work} is not of a salvage that was interrupted: move it elsewhere")
+        raise StoreRefusedError(f"{swap.work} is not of a salvage or restore that was interrupted: move it elsewhere")
     swap.tidy()
     swap.work.mkdir(exist_ok=True)
     try:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -23,7 +24,7 @@ from penstock.live.store.errors import StoreLockedError
 from penstock.live.store.private import FILE_MODE
 from penstock.live.store.totals import Totals
 
-__all__ = ["WITNESS_NAME", "Statement", "Witness", "read_statement"]
+__all__ = ["WITNESS_NAME", "Statement", "Witness", "locked", "read_statement"]
 
 WITNESS_NAME: Final = "witness"
 
@@ -111,6 +112,18 @@ class Witness:
         if not self._was_there:
             self._path.unlink(missing_ok=True)
         self.close()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[Witness]:
+    """Lock a folder whose files are to be replaced; if that fails, no witness stays that was not there before."""
+    witness = Witness(folder)
+    try:
+        yield witness
+    except BaseException:
+        witness.withdraw()
+        raise
+    witness.close()
 
 
 def read_statement(folder: Path) -> Statement | None:
