@@ -19,6 +19,8 @@ from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Recovered, SetV
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.backup import Backup
 from penstock.live.store import BackupError, Recovery, StoreFailedError, StoreFullError
+from penstock.live.store.flushing import Flusher
+from penstock.live.store.inspecting import FILE_NAME
 from penstock.live.stores import BackedUp, Place, Store
 from penstock.model.tick import Tick, TickRange
 from penstock.system.logs import log
@@ -43,6 +45,8 @@ _FILES_MS: Final = 1_000
 """How often the size of the files is checked."""
 _PAUSES: Final = 3
 """How many times as long as a slice of a backup the pause after it is; commits and reads have that time for sure."""
+_FLUSH_S: Final = 0.002
+"""How often a backup looks whether its file is on the disk as far as it was copied."""
 _NAMED_MAX: Final = 1_000
 """Damaged records remembered as logged; further ones are neither logged nor counted."""
 
@@ -250,15 +254,18 @@ class StoreWorker:
 
         def between(left: int, total: int) -> None:
             nonlocal slice_began_s
-            took_s = time.monotonic() - slice_began_s
+            pause_s = _PAUSES * (time.monotonic() - slice_began_s)
             backup.note(left, total)
-            self._serve_for(store, _PAUSES * took_s)
+            self._serve_for(store, pause_s)
+            while flusher.is_flushing(total - left):
+                self._serve_for(store, _FLUSH_S)
             slice_began_s = time.monotonic()
 
         try:
             if not isinstance(store, BackedUp):
                 raise BackupError("the data is not in a folder")
-            store.back_up(backup.folder, between)
+            with Flusher(backup.folder / FILE_NAME) as flusher:
+                store.back_up(backup.folder, between)
             backup.finish()
         except BackupError as error:
             backup.fail(str(error))
@@ -274,6 +281,8 @@ class StoreWorker:
         until_s = time.monotonic() + seconds
         while True:
             self._take_in(idle_s_max=max(0.0, until_s - time.monotonic()))
+            if self._is_abandoned:
+                raise BackupError(_STOPPED)
             work = self._queue.begin_next(now_ms=_now_ms())
             if work is not None:
                 self._carry_out(store, work)
