@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.console import FAILURE, console
 from penstock.cli.store_backup import BACKUP_EXAMPLES, RESTORE_EXAMPLES, Folder, backup, restore
+from penstock.cli.store_copy import COPY_EXAMPLES, copy
 from penstock.live.store.checking import Checked
 from penstock.live.store.checking import check as check_store
 from penstock.live.store.errors import StoreRefusedError
@@ -46,6 +47,7 @@ app = typer.Typer(
 
 app.command("backup", epilog=BACKUP_EXAMPLES)(backup)
 app.command("restore", epilog=RESTORE_EXAMPLES)(restore)
+app.command("copy", epilog=COPY_EXAMPLES)(copy)
 
 
 @app.command("check", epilog=_CHECK_EXAMPLES)

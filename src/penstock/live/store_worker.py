@@ -18,10 +18,10 @@ from penstock.broker.commit_queue import RETRY_MS, Ahead, CommitQueue, Full, Gro
 from penstock.broker.durable import KEPT_READ_BYTES_MAX, Append, Recovered, SetValue
 from penstock.broker.effects import Commit, ReadKept, ReadLog
 from penstock.live.backup import Backup
-from penstock.live.store import BackupError, Recovery, StoreFailedError, StoreFullError
+from penstock.live.store import BackupError, Recovery, StoreFailedError, StoreFullError, StoreRefusedError
 from penstock.live.store.flushing import Flusher
 from penstock.live.store.inspecting import FILE_NAME
-from penstock.live.stores import BackedUp, Place, Store
+from penstock.live.stores import COPYING, BackedUp, Place, Store
 from penstock.model.tick import Tick, TickRange
 from penstock.system.logs import log
 
@@ -188,6 +188,8 @@ class StoreWorker:
     def _begin_life(self, store: Store, started_ms: int) -> Opened:
         """Recover what the earlier run left, and make the new incarnation durable before it is used."""
         recovered = store.recovered()
+        if COPYING in recovered.values:
+            raise StoreRefusedError(f"a copy into {self._place.shown} was not finished: begin it anew")
         for name in store.damaged_values():
             log("store-value-damaged", (("broker", self._place.broker), ("name", name)))
         self._name_kept(store.kept_found.damaged)

@@ -23,16 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from penstock.broker.durable import Change, Recovered
 from penstock.live.store.backing_up import Between
 from penstock.live.store.database import Recovery
 from penstock.live.store.kept import KeptFound, KeptPart
+from penstock.live.store.publishers import PublisherMark
 from penstock.live.store.reading import LogPart
-from penstock.model.tick import Tick
+from penstock.model.tick import Tick, TickRange
 
-__all__ = ["BackedUp", "OnWait", "Place", "Store"]
+__all__ = ["COPYING", "BackedUp", "MovableStore", "OnWait", "Place", "Store"]
 
 OnWait = Callable[[str], None]
 """Told, again and again, why a commit or a read takes long, maybe for ever; from the thread of the store.
@@ -76,6 +77,20 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close; committed changes stay, and others leave no trace."""
+
+
+COPYING: Final = "copying"
+"""A named value that is there while a copy is being written into a store: no broker may open it."""
+
+
+class MovableStore(Store, Protocol):
+    """A store that can be copied to another place, with what only a copy needs."""
+
+    def publishers(self, pubend: str) -> list[PublisherMark]:
+        """All publishers that are remembered, in the order of their ticks."""
+
+    def mark_lost(self, pubend: str, ticks: TickRange) -> None:
+        """Record that messages with these ticks, above all others, may have been lost: reads report them as damaged."""
 
 
 @runtime_checkable

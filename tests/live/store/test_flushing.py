@@ -12,37 +12,42 @@ from penstock.live.store import flushing as flushing_module
 from penstock.live.store.flushing import FLUSH_PAGES, Flusher
 
 
-def wait_for(flusher: Flusher, pages: int) -> int:
-    """Wait until nothing is being flushed; returns how often that was asked."""
+class Disk:
+    """Counts syncs, and may fail."""
+
+    def __init__(self, error: OSError | None = None) -> None:
+        self.syncs = 0
+        self._error = error
+
+    def sync(self, _descriptor: int) -> None:
+        self.syncs += 1
+        if self._error is not None:
+            raise self._error
+
+
+def wait_for(flusher: Flusher, pages: int) -> None:
+    """Wait until nothing is being flushed."""
     pause = threading.Event()
-    asked = 1
+    asked = 0
     while flusher.is_flushing(pages):
         assert asked < 10_000
         asked += 1
         pause.wait(0.001)
-    return asked
 
 
-def test_a_piece_is_waited_for_and_less_than_that_is_not(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"x")
-    with Flusher(file) as flusher:
-        assert not flusher.is_flushing(FLUSH_PAGES - 1)
-        assert flusher.is_flushing(FLUSH_PAGES)
-        assert wait_for(flusher, FLUSH_PAGES) >= 1
-        assert not flusher.is_flushing(2 * FLUSH_PAGES - 1)
-        # A copy that began anew.
-        assert flusher.is_flushing(0)
+def test_a_piece_is_waited_for_and_less_than_that_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    monkeypatch.setattr(flushing_module, "_SYNC", disk.sync)
+    (tmp_path / "file").write_bytes(b"x")
+    with Flusher(tmp_path / "file") as flusher:
+        # The last one is a copy that began anew.
+        for pages, syncs in ((FLUSH_PAGES - 1, 0), (FLUSH_PAGES, 1), (2 * FLUSH_PAGES - 1, 1), (0, 2)):
+            wait_for(flusher, pages)
+            assert disk.syncs == syncs
 
 
 def test_a_disk_that_fails_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    file = tmp_path / "file"
-    file.write_bytes(b"x")
-    monkeypatch.setattr(flushing_module, "_SYNC", fails)
-    with Flusher(file) as flusher:
-        assert flusher.is_flushing(FLUSH_PAGES)
-        with pytest.raises(BackupError, match="cannot be made durable"):
-            wait_for(flusher, FLUSH_PAGES)
+    monkeypatch.setattr(flushing_module, "_SYNC", Disk(OSError(5, "Input/output error")).sync)
+    (tmp_path / "file").write_bytes(b"x")
+    with Flusher(tmp_path / "file") as flusher, pytest.raises(BackupError, match="cannot be made durable"):
+        wait_for(flusher, FLUSH_PAGES)

@@ -19,7 +19,7 @@ from penstock.live.store.errors import CorruptValueError, StoreFailedError, Stor
 from penstock.live.store.inspecting import RESERVE_NAME, size_of
 from penstock.live.store.kept import KeptFound, KeptPart, KeptRecords
 from penstock.live.store.pubend_state import PubendState, unsigned
-from penstock.live.store.publishers import Publishers
+from penstock.live.store.publishers import PublisherMark, Publishers
 from penstock.live.store.reading import LogPart, LogReader
 from penstock.live.store.reserve import RESERVE_BYTES, Reserve
 from penstock.live.store.sealed import unseal
@@ -304,6 +304,12 @@ class LogStore:
     def damaged(self, pubend: str) -> list[TickRange]:
         """Read the whole log of a pubend; returns the ticks that cannot be read."""
         return LogReader(self._database, self._folder, pubend, self._state(pubend).number).damaged()
+
+    def publishers(self, pubend: str) -> list[PublisherMark]:
+        """All publishers that are remembered, in the order of their ticks."""
+        number = self._state(pubend).number
+        rows = [row for row in self._publisher_rows() if row[0] == number]
+        return sorted(PublisherMark(unsigned(tick), publisher, sequence) for _, publisher, sequence, tick in rows)
 
     def _publisher_rows(self) -> list[tuple[int, bytes, int, int]]:
         """Rows of publishers, each verified by its checksum."""

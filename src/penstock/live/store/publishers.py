@@ -9,12 +9,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.live.store.errors import StoreFailedError
 from penstock.live.store.totals import ROW_ERRORS, publisher_checksum
+from penstock.model.tick import Tick
 
-__all__ = ["PUBLISHERS_MAX", "PublisherKey", "PublisherRow", "Publishers", "check_row", "padded_count"]
+__all__ = ["PUBLISHERS_MAX", "PublisherKey", "PublisherMark", "PublisherRow", "Publishers", "check_row", "padded_count"]
 
 PUBLISHERS_MAX: Final = 16_384
 """Rows that are kept in memory, some 4 MB; others are read when they are replaced."""
@@ -26,6 +27,15 @@ PublisherRow = tuple[int, int, int]
 """Sequence number, tick and checksum."""
 PublisherKey = tuple[int, bytes]
 """Number of the pubend, and the publisher."""
+
+
+class PublisherMark(NamedTuple):
+    """What a store remembers of one publisher to a pubend."""
+
+    tick: Tick
+    """The tick by which the publisher is forgotten: that of its newest message."""
+    publisher: bytes
+    sequence: int
 
 
 class Publishers:

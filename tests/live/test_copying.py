@@ -1,0 +1,98 @@
+"""Copying between folders: who owns what, and that half a copy is never a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from live.store.support import contents, tamper
+from live.transfers import content, fill, opened
+from penstock.broker.durable import Append, SetValue
+from penstock.live import copying as copying_module
+from penstock.live.copying import Copied, CopyOrder, Place, copy_store
+from penstock.live.store import StoreDamagedError, StoreLockedError, StoreOwnerError, StoreRefusedError
+from penstock.live.store.checking import check
+from penstock.live.stores import MovableStore
+from penstock.live.transfer import Choice, CopyDiffersError, OnCopy, StoreFigures, survey
+from penstock.model.tick import Tick
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    with opened(tmp_path / "a") as store:
+        fill(store, Random(5))
+    return tmp_path / "a"
+
+
+def copied(source: Path, target: Path, *, pubend: str = "", broker: str = "") -> Copied:
+    return copy_store(CopyOrder(Place(str(source)), Place(str(target), broker=broker), pubend))
+
+
+def test_a_copy_is_a_store_like_the_first(tmp_path: Path, source: Path) -> None:
+    with opened(source) as store:
+        wanted = content(store)
+    before = contents(source)
+    done = copied(source, tmp_path / "deep" / "b")
+    assert contents(source) == before
+    assert (done.source.owner, done.target.owner, done.is_whole) == (("o", "b1"), ("o", "b1"), True)
+    assert check(tmp_path / "deep" / "b").problems == []
+    with opened(tmp_path / "deep" / "b") as store:
+        assert content(store) == wanted
+    assert [each.name for each in (tmp_path / "deep").iterdir()] == ["b"]
+
+
+def test_another_broker_gets_one_pubend_and_must_say_which(tmp_path: Path, source: Path) -> None:
+    with pytest.raises(StoreRefusedError, match=r"has several pubends \(p, q, r\), and b2 is another broker"):
+        copied(source, tmp_path / "b", broker="b2")
+    assert not copied(source, tmp_path / "b", broker="b2", pubend="q").is_whole
+    with opened(tmp_path / "b", broker="b2") as store:
+        assert list(store.recovered().pubends) == ["q"]
+    # Of a broker with one pubend it is clear.
+    with opened(tmp_path / "single") as store:
+        store.commit([Append("q", [(Tick(1), b"x")])])
+    assert list(copied(tmp_path / "single", tmp_path / "c", broker="b2").figures.pubends) == ["q"]
+    with pytest.raises(StoreOwnerError), opened(tmp_path / "c"):
+        pass
+
+
+def test_names_that_do_not_fit_are_refused(tmp_path: Path, source: Path) -> None:
+    target = Place(str(tmp_path / "b"))
+    with pytest.raises(StoreRefusedError, match="is of broker 'b1', not of 'b9'"):
+        copy_store(CopyOrder(Place(str(source), "o", "b9"), target))
+    with pytest.raises(StoreRefusedError, match="is of overlay 'o', not of 'x'"):
+        copy_store(CopyOrder(Place(str(source), "x"), target))
+    with pytest.raises(StoreRefusedError, match="and a copy cannot be of 'x'"):
+        copy_store(CopyOrder(Place(str(source)), Place(str(tmp_path / "b"), "x")))
+    with pytest.raises(StoreRefusedError, match="the store has no pubend 'x'; there are: p, q, r"):
+        copied(source, tmp_path / "b", pubend="x")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a"]
+
+
+def test_stores_that_no_broker_opens_and_folders_in_use_are_refused(tmp_path: Path, source: Path) -> None:
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").touch()
+    with pytest.raises(StoreRefusedError, match="exists already"):
+        copied(source, tmp_path / "used")
+    for folder in (tmp_path / "nowhere", tmp_path / "used"):
+        with pytest.raises(StoreRefusedError, match="there is no"):
+            copied(folder, tmp_path / "b")
+    with opened(source), pytest.raises(StoreLockedError):
+        copied(source, tmp_path / "b")
+    tamper(source, "DELETE FROM batches")
+    with pytest.raises(StoreDamagedError):
+        copied(source, tmp_path / "b")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "used"]
+    assert [each.name for each in (tmp_path / "used").iterdir()] == ["file"]
+
+
+def test_a_copy_that_differs_is_thrown_away(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def surveyed(store: MovableStore, choice: Choice, on_read: OnCopy) -> StoreFigures:
+        store.commit([SetValue("durable/p/other", b"1")])
+        return survey(store, choice, on_read)
+
+    monkeypatch.setattr(copying_module, "survey", surveyed)
+    with pytest.raises(CopyDiffersError, match="the copy differs from the store: it has"):
+        copied(source, tmp_path / "b")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a"]
