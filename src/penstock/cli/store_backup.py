@@ -53,7 +53,7 @@ Examples:
 - `penstock store restore /backups/pb1-monday data/pb1 --force`
 """
 _POLL_S: Final = 0.2
-_SILENT_S_MAX: Final = 30.0
+_SILENT_S_MAX: Final = 10.0
 """How long a broker may fail to answer before its backup counts as failed."""
 _WITHOUT: Final = "stop the broker to back up its store, or give it an admin_port"
 _COLUMNS: Final = {
@@ -102,7 +102,7 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Back up a store, also while its broker runs, and check the copy."""
-    folder, target = folder.resolve(), target.absolute()
+    folder, target = folder.resolve(), target.resolve()
     if target.is_relative_to(folder):
         raise MisuseError(f"{target} is inside of the store: a backup must be elsewhere, best on another disk")
     if not folder.is_dir():
@@ -129,8 +129,8 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Check a backup whole, and put it in the place of a store whose broker does not run."""
-    folder, source = folder.absolute(), source.absolute()
-    if source.resolve() == folder.resolve():
+    folder, source = folder.resolve(), source.resolve()
+    if source == folder:
         raise MisuseError(f"{source} cannot be restored to itself")
     with ProgressReporter() as reporter:
         work = Restoring(

@@ -82,7 +82,7 @@ def copy(
 
 
 def _shown_path(text: str) -> str:
-    return text if is_url(text) else str(Path(text).absolute())
+    return text if is_url(text) else str(Path(text).resolve())
 
 
 @contextmanager
