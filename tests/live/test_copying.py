@@ -11,7 +11,7 @@ from live.store.support import contents, tamper
 from live.transfers import content, fill, opened
 from penstock.broker.durable import Append, SetValue
 from penstock.live import copying as copying_module
-from penstock.live.copying import Copied, CopyOrder, Place, copy_store
+from penstock.live.copying import Copied, CopyEnd, CopyOrder, copy_store
 from penstock.live.store import StoreDamagedError, StoreLockedError, StoreOwnerError, StoreRefusedError
 from penstock.live.store.checking import check
 from penstock.live.stores import MovableStore
@@ -27,7 +27,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def copied(source: Path, target: Path, *, pubend: str = "", broker: str = "") -> Copied:
-    return copy_store(CopyOrder(Place(str(source)), Place(str(target), broker=broker), pubend))
+    return copy_store(CopyOrder(CopyEnd(str(source)), CopyEnd(str(target), broker=broker), pubend))
 
 
 def test_a_copy_is_a_store_like_the_first(tmp_path: Path, source: Path) -> None:
@@ -58,13 +58,13 @@ def test_another_broker_gets_one_pubend_and_must_say_which(tmp_path: Path, sourc
 
 
 def test_names_that_do_not_fit_are_refused(tmp_path: Path, source: Path) -> None:
-    target = Place(str(tmp_path / "b"))
+    target = CopyEnd(str(tmp_path / "b"))
     with pytest.raises(StoreRefusedError, match="is of broker 'b1', not of 'b9'"):
-        copy_store(CopyOrder(Place(str(source), "o", "b9"), target))
+        copy_store(CopyOrder(CopyEnd(str(source), "o", "b9"), target))
     with pytest.raises(StoreRefusedError, match="is of overlay 'o', not of 'x'"):
-        copy_store(CopyOrder(Place(str(source), "x"), target))
+        copy_store(CopyOrder(CopyEnd(str(source), "x"), target))
     with pytest.raises(StoreRefusedError, match="and a copy cannot be of 'x'"):
-        copy_store(CopyOrder(Place(str(source)), Place(str(tmp_path / "b"), "x")))
+        copy_store(CopyOrder(CopyEnd(str(source)), CopyEnd(str(tmp_path / "b"), "x")))
     with pytest.raises(StoreRefusedError, match="the store has no pubend 'x'; there are: p, q, r"):
         copied(source, tmp_path / "b", pubend="x")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a"]

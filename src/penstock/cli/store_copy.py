@@ -12,7 +12,7 @@ import typer
 from penstock.cli.console import console
 from penstock.cli.progress import ProgressReporter
 from penstock.cli.store_backup import AsJson, Meter
-from penstock.live.copying import Copied, CopyOrder, Place, copy_store
+from penstock.live.copying import Copied, CopyEnd, CopyOrder, copy_store
 from penstock.live.overlay import is_url
 from penstock.live.transfer import PubendFigures
 from penstock.model.errors import MisuseError
@@ -63,8 +63,8 @@ def copy(
     from_database, to_database = is_url(source), is_url(target)
     if not from_database and not to_database and (overlay or broker):
         raise MisuseError("a folder knows whose it is: --overlay and --broker are for databases; see --for")
-    begin = Place(_shown_path(source), overlay, broker if from_database else "")
-    end = Place(_shown_path(target), overlay, new_broker or (broker if to_database and not from_database else ""))
+    begin = CopyEnd(_shown_path(source), overlay, broker if from_database else "")
+    end = CopyEnd(_shown_path(target), overlay, new_broker or (broker if to_database and not from_database else ""))
     with _driver(), ProgressReporter() as reporter:
         order = CopyOrder(
             begin,

@@ -25,11 +25,11 @@ from penstock.live.transfer import Choice, CopyDiffersError, OnCopy, StoreFigure
 if TYPE_CHECKING:
     from penstock.live.postgres.movable import MovableDatabasePlace
 
-__all__ = ["Copied", "CopyOrder", "Place", "copy_store"]
+__all__ = ["Copied", "CopyOrder", "CopyEnd", "copy_store"]
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
+class CopyEnd:
     """One end of a copy: a folder, or a store in a database."""
 
     at: str
@@ -65,8 +65,8 @@ class Place:
 class CopyOrder:
     """What to copy, and where."""
 
-    source: Place
-    target: Place
+    source: CopyEnd
+    target: CopyEnd
     pubend: str = ""
     """The only pubend to copy; empty for all that the target can have."""
     on_copy: OnCopy = lambda _done, _total: None
@@ -79,8 +79,8 @@ class CopyOrder:
 class Copied:
     """The result of a copy, which was compared."""
 
-    source: Place
-    target: Place
+    source: CopyEnd
+    target: CopyEnd
     figures: StoreFigures
     is_whole: bool
     """Whether histories for traces and the like were copied, too: they stay with the broker that recorded them."""
@@ -137,7 +137,7 @@ def _owner_of(folder: Path) -> tuple[str, str]:
         witness.withdraw()
 
 
-def _completed(order: CopyOrder, owner: tuple[str, str]) -> Place:
+def _completed(order: CopyOrder, owner: tuple[str, str]) -> CopyEnd:
     """The target with the names that were left out: those of the source, or the home of the pubend."""
     overlay = order.target.overlay or owner[0]
     if overlay != owner[0]:
@@ -146,7 +146,7 @@ def _completed(order: CopyOrder, owner: tuple[str, str]) -> Place:
     return replace(order.target, overlay=overlay, broker=order.target.broker or usual)
 
 
-def _choice(order: CopyOrder, owner: tuple[str, str], target: Place, source: MovableStore) -> Choice:
+def _choice(order: CopyOrder, owner: tuple[str, str], target: CopyEnd, source: MovableStore) -> Choice:
     """What the target can have: another broker gets pubends, but nothing of the former broker's own."""
     pubends = list(source.recovered().pubends)
     if order.pubend:
@@ -161,7 +161,7 @@ def _choice(order: CopyOrder, owner: tuple[str, str], target: Place, source: Mov
     return Choice(tuple(pubends))
 
 
-def _into_folder(order: CopyOrder, place: Place, source: MovableStore, choice: Choice) -> StoreFigures:
+def _into_folder(order: CopyOrder, place: CopyEnd, source: MovableStore, choice: Choice) -> StoreFigures:
     folder = Path(place.at)
     with unfinished(folder, like=folder.parent if folder.parent.exists() else None) as made:
         target = LogStore.open(made.folder, overlay=place.overlay, broker=place.broker, reserve_bytes=0)
@@ -175,7 +175,7 @@ def _into_folder(order: CopyOrder, place: Place, source: MovableStore, choice: C
     return figures
 
 
-def _into_database(order: CopyOrder, place: Place, source: MovableStore, choice: Choice) -> StoreFigures:
+def _into_database(order: CopyOrder, place: CopyEnd, source: MovableStore, choice: Choice) -> StoreFigures:
     database = place.database()
     database.check(is_source=False)
     with closing(database.open(order.on_wait)) as target:

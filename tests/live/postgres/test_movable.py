@@ -11,7 +11,7 @@ import pytest
 from live.transfers import content, fill, opened
 from penstock.broker.durable import Append, SetValue
 from penstock.lab.databases import DatabaseServer
-from penstock.live.copying import CopyOrder, Place, copy_store
+from penstock.live.copying import CopyEnd, CopyOrder, copy_store
 from penstock.live.postgres.movable import MovableDatabasePlace, MovableDatabaseStore
 from penstock.live.postgres.place import DatabasePlace
 from penstock.live.store import StoreFencedError, StoreLockedError, StoreRefusedError
@@ -37,11 +37,11 @@ def test_a_store_goes_into_a_database_and_back(tmp_path: Path, url: str, seed: i
     with opened(tmp_path / "a") as source:
         fill(source, Random(seed))
         wanted = content(source)
-    done = copy_store(CopyOrder(Place(str(tmp_path / "a")), Place(url)))
+    done = copy_store(CopyOrder(CopyEnd(str(tmp_path / "a")), CopyEnd(url)))
     assert (done.target.owner, done.is_whole) == (("o", "b1"), True)
     with store_in(url) as store:
         assert content(store) == wanted
-    copy_store(CopyOrder(Place(url, "o", "b1"), Place(str(tmp_path / "b"))))
+    copy_store(CopyOrder(CopyEnd(url, "o", "b1"), CopyEnd(str(tmp_path / "b"))))
     with opened(tmp_path / "b") as back:
         assert content(back) == wanted
 
@@ -50,11 +50,11 @@ def test_one_pubend_goes_into_the_store_of_its_home_and_from_there_elsewhere(tmp
     with opened(tmp_path / "a") as source:
         fill(source, Random(7))
         wanted = content(source, ("q",))["q"]
-    done = copy_store(CopyOrder(Place(str(tmp_path / "a")), Place(url), "q"))
+    done = copy_store(CopyOrder(CopyEnd(str(tmp_path / "a")), CopyEnd(url), "q"))
     assert done.target.broker == "q.home"
     with store_in(url, "q.home") as home:
         assert content(home, ("q",))["q"] == wanted
-    copy_store(CopyOrder(Place(url, "o", "q.home"), Place(str(tmp_path / "b"), broker="b2")))
+    copy_store(CopyOrder(CopyEnd(url, "o", "q.home"), CopyEnd(str(tmp_path / "b"), broker="b2")))
     with opened(tmp_path / "b", broker="b2") as back:
         assert content(back, ("q",))["q"] == wanted
         assert list(back.recovered().pubends) == ["q"]
@@ -66,8 +66,8 @@ def test_a_store_that_is_in_use_is_neither_copied_nor_written(tmp_path: Path, ur
     with closing(DatabasePlace(url, "o", "b1").open(lambda _: None)) as used:
         used.commit([Append("p", [(Tick(1), b"x")])])
         for order in (
-            CopyOrder(Place(url, "o", "b1"), Place(str(tmp_path / "b"))),
-            CopyOrder(Place(str(tmp_path / "a")), Place(url)),
+            CopyOrder(CopyEnd(url, "o", "b1"), CopyEnd(str(tmp_path / "b"))),
+            CopyOrder(CopyEnd(str(tmp_path / "a")), CopyEnd(url)),
         ):
             with pytest.raises(StoreLockedError, match=r"the store of b1 in the database is in use: stop its brokers"):
                 copy_store(order)
@@ -82,13 +82,13 @@ def test_a_target_with_data_is_refused(tmp_path: Path, url: str) -> None:
     with store_in(url) as store:
         store.commit([SetValue("v", b"1")])
     with pytest.raises(StoreRefusedError, match=r"of broker 'b1' of overlay 'o' in .* is not empty"):
-        copy_store(CopyOrder(Place(str(tmp_path / "a")), Place(url)))
+        copy_store(CopyOrder(CopyEnd(str(tmp_path / "a")), CopyEnd(url)))
     with store_in(url) as store:
         assert store.recovered().values == {"v": b"1"}
 
 
 def test_a_source_that_is_not_there_is_told_with_those_that_are(tmp_path: Path, url: str) -> None:
-    order = CopyOrder(Place(url, "o", "b9"), Place(str(tmp_path / "b")))
+    order = CopyOrder(CopyEnd(url, "o", "b9"), CopyEnd(str(tmp_path / "b")))
     with pytest.raises(StoreRefusedError, match=r"has no store of broker 'b9' of overlay 'o'; .* it has: none"):
         copy_store(order)
     with store_in(url), store_in(url, "q.home"):
@@ -96,7 +96,7 @@ def test_a_source_that_is_not_there_is_told_with_those_that_are(tmp_path: Path, 
     with pytest.raises(StoreRefusedError, match=r"of this overlay it has: b1, q\.home"):
         copy_store(order)
     with pytest.raises(StoreRefusedError, match="say whose with --overlay and --broker"):
-        copy_store(CopyOrder(Place(url), Place(str(tmp_path / "b"))))
+        copy_store(CopyOrder(CopyEnd(url), CopyEnd(str(tmp_path / "b"))))
 
 
 def test_no_broker_opens_half_a_copy_and_a_new_one_begins_from_scratch(tmp_path: Path, url: str) -> None:
@@ -110,15 +110,15 @@ def test_no_broker_opens_half_a_copy_and_a_new_one_begins_from_scratch(tmp_path:
         fill(source, Random(2))
         wanted = content(source)
     with pytest.raises(InterruptionError):
-        copy_store(CopyOrder(Place(str(tmp_path / "a")), Place(url), on_copy=interrupted))
+        copy_store(CopyOrder(CopyEnd(str(tmp_path / "a")), CopyEnd(url), on_copy=interrupted))
     reports: list[Report] = []
     worker = StoreWorker(DatabasePlace(url, "o", "b1"), reports.append)
     worker.run(5)
     assert isinstance(reports[0], Failed)
     assert "was not finished: begin it anew" in str(reports[0].error)
     with pytest.raises(StoreRefusedError, match="was not finished: there is nothing to copy from"):
-        copy_store(CopyOrder(Place(url, "o", "b1"), Place(str(tmp_path / "b"))))
-    copy_store(CopyOrder(Place(str(tmp_path / "a")), Place(url)))
+        copy_store(CopyOrder(CopyEnd(url, "o", "b1"), CopyEnd(str(tmp_path / "b"))))
+    copy_store(CopyOrder(CopyEnd(str(tmp_path / "a")), CopyEnd(url)))
     with store_in(url) as store:
         assert content(store) == wanted
         assert COPYING not in store.recovered().values
@@ -132,7 +132,7 @@ def test_a_copy_that_was_overtaken_ends(tmp_path: Path, url: str) -> None:
         DatabasePlace(url, "o", "b1").open(lambda _: None).close()
 
     with pytest.raises(StoreFencedError):
-        copy_store(CopyOrder(Place(str(tmp_path / "a")), Place(url), on_copy=overtaken))
+        copy_store(CopyOrder(CopyEnd(str(tmp_path / "a")), CopyEnd(url), on_copy=overtaken))
 
 
 def test_ticks_that_may_be_lost_are_damaged_for_whoever_opens_the_store(url: str) -> None:
@@ -151,7 +151,7 @@ def test_ticks_that_may_be_lost_are_damaged_for_whoever_opens_the_store(url: str
 def test_a_broker_recovers_from_the_copy_what_it_would_have_from_the_folder(tmp_path: Path, url: str) -> None:
     with opened(tmp_path / "a") as source:
         fill(source, Random(3))
-    copy_store(CopyOrder(Place(str(tmp_path / "a")), Place(url)))
+    copy_store(CopyOrder(CopyEnd(str(tmp_path / "a")), CopyEnd(url)))
     found: list[Report] = []
     for place in (FolderPlace(tmp_path / "a", "o", "b1", reserve_bytes=0), DatabasePlace(url, "o", "b1")):
         worker = StoreWorker(place, found.append)
