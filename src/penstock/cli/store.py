@@ -45,10 +45,6 @@ app = typer.Typer(
     help="The durable data of a broker: check, repair, back up, restore and move it.",
 )
 
-app.command("backup", epilog=BACKUP_EXAMPLES)(backup)
-app.command("restore", epilog=RESTORE_EXAMPLES)(restore)
-app.command("copy", epilog=COPY_EXAMPLES)(copy)
-
 
 @app.command("check", epilog=_CHECK_EXAMPLES)
 def check(
@@ -134,3 +130,8 @@ def salvage(
         _print_ranges(f"may be lost: messages of pubend {name}", ranges)
     for doubt in done.doubts:
         console.line(f"may be lost: {doubt}")
+
+
+app.command("backup", epilog=BACKUP_EXAMPLES)(backup)
+app.command("restore", epilog=RESTORE_EXAMPLES)(restore)
+app.command("copy", epilog=COPY_EXAMPLES)(copy)

@@ -25,7 +25,7 @@ from penstock.live.transfer import Choice, CopyDiffersError, OnCopy, StoreFigure
 if TYPE_CHECKING:
     from penstock.live.postgres.movable import MovableDatabasePlace
 
-__all__ = ["Copied", "CopyOrder", "CopyEnd", "copy_store"]
+__all__ = ["Copied", "CopyEnd", "CopyOrder", "copy_store"]
 
 
 @dataclass(slots=True, frozen=True)
