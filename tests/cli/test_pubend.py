@@ -19,6 +19,7 @@ from penstock.broker.mechanisms.operating import Operation
 from penstock.cli.app import app
 from penstock.lab.demo_overlay import free_ports
 from penstock.live.admin import AdminServer
+from penstock.live.backup import Backup
 from penstock.live.config import load_overlay
 from penstock.live.membership import OverlayChange
 from penstock.live.node_status import NodeStatus
@@ -136,6 +137,9 @@ class Subject:
 
     async def ship(self) -> dict[str, Any]:
         raise NotImplementedError
+
+    def back_up(self, folder: Path) -> Backup:
+        raise NotImplementedError(folder)
 
 
 @contextmanager
