@@ -1,5 +1,8 @@
 """Runs the benchmarks: ``python -m bench [NAME ...] [--quick] [--seed N] [--json FILE]``.
 
+``durable`` is followed by ``replicated``, which takes minutes and runs the servers of others; ``--alone`` leaves that
+out, and ``--install`` installs those servers.
+
 With ``--against COMMIT`` it compares this tree with an older one instead (``bench/against.py``).
 ``python -m bench hostile`` attacks brokers instead, and has options of its own (``bench/hostile/command.py``).
 """
@@ -9,9 +12,9 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -41,8 +44,18 @@ from penstock.model.reporting import Reporter
 __all__ = ["main"]
 
 
+_INTERRUPTED: Final = 130
+
+
 class _Bench(Protocol):
     def __call__(self, reporter: Reporter, *, seed: int, quick: bool) -> Iterator[Report]: ...
+
+
+def _replicated(reporter: Reporter, *, seed: int, quick: bool) -> Iterator[Report]:
+    # Imported when it runs, so that the other benchmarks also load with an old Penstock that cannot replicate.
+    from bench import replicated
+
+    yield from replicated.run(reporter, seed=seed, quick=quick)
 
 
 BENCHES: dict[str, _Bench] = {
@@ -52,6 +65,7 @@ BENCHES: dict[str, _Bench] = {
     "storage": storage.run,
     "live": live.run,
     "durable": durable.run,
+    "replicated": _replicated,
     "carrying": carrying.run,
     "catch-up": catch_up.run,
     "spark-source": spark_source.run,
@@ -78,17 +92,43 @@ def main() -> int:
             json_file=chosen.json,
         )
     console.line(f"Python {platform.python_version()}, {platform.machine()}, seed {chosen.seed}")
-    figures: dict[str, dict[str, float]] = {}
-    for name in chosen.names or BENCHES:
-        figures[name] = {}
-        with ProgressReporter() as reporter:
-            reports = list(BENCHES[name](reporter, seed=chosen.seed, quick=chosen.quick))
-        for report in reports:
-            report.show()
-            figures[name].update(report.figures)
+    names = _complete(chosen.names or BENCHES, alone=chosen.alone)
+    if chosen.install and "replicated" in names:
+        _install()
+    try:
+        figures = {name: _figures(name, seed=chosen.seed, quick=chosen.quick) for name in names}
+    except KeyboardInterrupt:
+        console.note("interrupted; all brokers have been ended")
+        return _INTERRUPTED
     if chosen.json is not None:
         chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
     return 0
+
+
+def _figures(name: str, *, seed: int, quick: bool) -> dict[str, float]:
+    """Run one benchmark, show its tables, and return its figures."""
+    with ProgressReporter() as reporter:
+        reports = list(BENCHES[name](reporter, seed=seed, quick=quick))
+    for report in reports:
+        report.show()
+    return {key: value for report in reports for key, value in report.figures.items()}
+
+
+def _complete(names: Iterable[str], *, alone: bool) -> list[str]:
+    """The names with ``replicated`` after ``durable``, or without it."""
+    wanted = [name for name in names if name != "replicated" or not alone]
+    if "durable" in wanted and "replicated" not in wanted and not alone:
+        wanted.insert(wanted.index("durable") + 1, "replicated")
+    return wanted
+
+
+def _install() -> None:
+    from bench.peers.peer import install
+    from bench.replicated import PEERS
+
+    packages = sorted({peer.package for peer in PEERS if peer.missing()})
+    if packages and (reason := install(packages)):
+        console.note(f"not installed: {', '.join(packages)}: {reason}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -96,6 +136,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", type=_known, help=f"one of: {', '.join(BENCHES)}; or all")
     parser.add_argument("--seed", type=int, default=0, help="the source of all chance (0)")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
+    parser.add_argument("--alone", action="store_true", help="leave out what runs the servers of others: replicated")
+    parser.add_argument("--install", action="store_true", help="install the servers of others, if we are root")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     parser.add_argument(
         "--against",

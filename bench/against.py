@@ -145,6 +145,9 @@ def _measured(tree: Tree, options: Sequence[str]) -> Figures:
     with TemporaryDirectory(prefix="penstock-against-") as folder:
         file, log = Path(folder) / "figures.json", Path(folder) / "log"
         command = [sys.executable, "-m", "bench", *options, "--json", str(file)]
+        if tree.benches == _ROOT:
+            # The benchmarks of others may be too old to know this; those run no servers of others.
+            command.append("--alone")
         with log.open("wb") as output:
             # Own process group: an interrupt at the terminal is for us, and we pass it on.
             process = subprocess.Popen(

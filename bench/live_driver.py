@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -45,6 +46,7 @@ __all__ = [
     "Receiving",
     "Sender",
     "Sending",
+    "Waits",
 ]
 
 _HEAD: Final = Struct(">IBHI")
@@ -361,6 +363,26 @@ class _PenstockDialect:
 PENSTOCK: Final = _PenstockDialect()
 
 
+class Waits:
+    """How long batches wait for their acknowledgements, from being handed to the socket."""
+
+    def __init__(self) -> None:
+        self.times_ms: list[float] = []
+        self._begun: dict[Sending, deque[tuple[int, float]]] = {}
+        """For each publisher the batches that wait: how many messages it had sent with each, and when."""
+
+    def begin(self, publisher: Sending) -> None:
+        """A publisher has sent a batch."""
+        self._begun.setdefault(publisher, deque()).append((publisher.sent, time.perf_counter()))
+
+    def end(self) -> None:
+        """Take the time of all batches that have been acknowledged."""
+        now_s = time.perf_counter()
+        for publisher, begun in self._begun.items():
+            while begun and begun[0][0] <= publisher.acknowledged:
+                self.times_ms.append((now_s - begun.popleft()[1]) * 1e3)
+
+
 class Driver:
     """All publishers and subscribers of a benchmark; use it with ``with``."""
 
@@ -435,7 +457,7 @@ class Driver:
         self._finish()
         return time.perf_counter() - started_s
 
-    def pour(self, load: Ring, *, seconds: float, batch: int) -> None:
+    def pour(self, load: Ring, *, seconds: float, batch: int, waits: Waits | None = None) -> None:
         """Publish from all publishers as fast as their credit goes, and wait for the last acknowledgement."""
         place, ring = 0, len(load) // batch * batch
         end_s = time.perf_counter() + seconds
@@ -445,7 +467,11 @@ class Driver:
                     publisher.send(load, place, batch)
                     self.sent += batch
                     place = (place + batch) % ring
+                    if waits is not None:
+                        waits.begin(publisher)
             self._poll(0.0)
+            if waits is not None:
+                waits.end()
         self._finish()
 
     def one_by_one(self, load: Ring, *, seconds: float) -> list[float]:

@@ -8,7 +8,9 @@ share at a time, and acknowledge each job by itself; these acknowledgements have
 from __future__ import annotations
 
 import socket
-from typing import Final
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any, Final
 
 import msgspec
 
@@ -17,7 +19,7 @@ from bench.live_load import STAMP
 from bench.peers.endpoints import PeerPublisher, connected, exchange
 from bench.peers.message import PeerMessage
 
-__all__ = ["JetStreamPublisher", "JetStreamWorker", "configuration", "open_stream", "stream_publish_head"]
+__all__ = ["JetStreamPublisher", "JetStreamWorker", "ask", "configuration", "open_stream", "stream_publish_head"]
 
 _LINE: Final = b"\r\n"
 _CONNECT: Final = (
@@ -32,6 +34,7 @@ _WINDOW_BYTES: Final = 2 * 1024 * 1024
 """The same as the credit that a broker of Penstock grants."""
 _BUFFER_BYTES: Final = 1024 * 1024
 _PENDING_MAX: Final = 100_000
+_ANSWER_S_MAX: Final = 120.0
 
 
 def configuration(folder: str) -> str:
@@ -41,21 +44,32 @@ def configuration(folder: str) -> str:
 
 def open_stream(port: int, topic: str) -> None:
     """Make a stream of a topic, and the consumer that all workers share."""
-    connection = connected(port)
     stream = {"name": topic, "subjects": [topic], "storage": "file", "retention": "workqueue"}
     settings = {"durable_name": _CONSUMER, "ack_policy": "explicit", "max_ack_pending": _PENDING_MAX}
-    requests = {
-        f"$JS.API.STREAM.CREATE.{topic}": stream,
-        f"$JS.API.CONSUMER.DURABLE.CREATE.{topic}.{_CONSUMER}": {"stream_name": topic, "config": settings},
-    }
-    connection.sendall(_CONNECT + b"SUB %bmade 1\r\n" % _INBOX)
-    for subject, content in requests.items():
-        body = msgspec.json.encode(content)
-        request = b"PUB %b %bmade %d\r\n%b\r\n" % (subject.encode(), _INBOX, len(body), body)
-        answer = exchange(connection, request, lambda data: b"MSG " in data and data.endswith(b"}\r\n"))
-        if b'"error"' in answer:
-            raise DriverError(f"NATS said {answer!r}")
-    connection.close()
+    ask(port, f"$JS.API.STREAM.CREATE.{topic}", stream)
+    ask(port, f"$JS.API.CONSUMER.DURABLE.CREATE.{topic}.{_CONSUMER}", {"stream_name": topic, "config": settings})
+
+
+def ask(port: int, subject: str, content: Mapping[str, Any], *, answer_s_max: float = _ANSWER_S_MAX) -> dict[str, Any]:
+    """Put a question to the interface of operators; raises ``DriverError`` if it refuses or does not answer."""
+    body = msgspec.json.encode(content)
+    question = b"PUB %b %bmade %d\r\n%b\r\n" % (subject.encode(), _INBOX, len(body), body)
+    with closing(connected(port)) as connection:
+        connection.settimeout(answer_s_max)
+        try:
+            data = exchange(connection, _CONNECT + b"SUB %bmade 1\r\n" % _INBOX + question, _is_answer)
+        except TimeoutError:
+            raise DriverError(f"NATS did not answer {subject}") from None
+    # A server may speak of its cluster before it answers.
+    answer = data[data.index(b"MSG ") :].partition(_LINE)[2]
+    found: dict[str, Any] = msgspec.json.decode(answer)
+    if "error" in found:
+        raise DriverError(f"NATS said {found['error']}")
+    return found
+
+
+def _is_answer(data: bytes) -> bool:
+    return b"MSG " in data and data.endswith(b"}\r\n")
 
 
 def stream_publish_head(message: PeerMessage) -> bytes:

@@ -57,11 +57,11 @@ class NatsServer(Peer):
 
     def dialect(self, service: Service, *, kept: Sequence[str] = ()) -> Dialect:
         """The text protocol of NATS."""
-        return _Nats(has_streams=service is Service.WORK)
+        return _Nats(has_streams=service.is_durable)
 
     def ring(self, messages: Sequence[PeerMessage], service: Service) -> PeerRing:
         """Encode messages."""
-        if service is Service.WORK:
+        if service.is_durable:
             return PeerRing((stream_publish_head(each) for each in messages), _LINE)
         return PeerRing((publish_head(each) for each in messages), _LINE)
 

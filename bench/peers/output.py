@@ -16,12 +16,12 @@ import msgspec
 
 from bench.machine import warning_of
 from bench.peers.rounds import Row, Spread
-from bench.peers.targets import verdicts
+from bench.peers.targets import Target, verdicts
 from bench.peers.workloads import GROUPS, Group
 from bench.report import Report
 from penstock.cli.console import shown_number
 
-__all__ = ["Comparison", "draw_chart", "here_and_now", "json_text", "markdown", "tables", "verdict_table"]
+__all__ = ["Comparison", "cells_of", "draw_chart", "here_and_now", "json_text", "markdown", "tables", "verdict_table"]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -77,14 +77,16 @@ def tables(rows: Sequence[Row]) -> Iterator[Report]:
         some = [row for row in rows if row.group == key]
         if some:
             report = Report(group.title, ("workload", "broker", *group.columns.values()))
-            report.rows += [(row.workload, row.contender, *_cells(row, list(group.columns))) for row in some]
+            report.rows += [(row.workload, row.contender, *cells_of(row, list(group.columns))) for row in some]
             yield report
 
 
-def verdict_table(rows: Sequence[Row]) -> Report:
+def verdict_table(rows: Sequence[Row], targets: Sequence[Target] | None = None) -> Report:
     """What we want, what was measured, and whether that is enough."""
     report = Report("what is wanted, and what was measured", ("target", "wanted", "measured", "verdict"))
-    report.rows += [(each.target.text, each.target.wanted, each.measured, each.word) for each in verdicts(rows)]
+    report.rows += [
+        (each.target.text, each.target.wanted, each.measured, each.word) for each in verdicts(rows, targets)
+    ]
     return report
 
 
@@ -139,7 +141,7 @@ def _draw_bars(panel: Any, group: Group, rows: Sequence[Row]) -> None:
     panel.tick_params(axis="x", labelsize=7)
 
 
-def _cells(row: Row, names: Sequence[str]) -> list[float | str | None]:
+def cells_of(row: Row, names: Sequence[str]) -> list[float | str | None]:
     """The medians with their ranges; a row with no valid round says so in its first cell."""
     if not row.figures:
         return ["invalid", *[None] * (len(names) - 1)]

@@ -33,11 +33,13 @@ class Service(Enum):
     """Every message synced before it is acknowledged."""
     WORK = "work"
     """The same, in a queue from which each message goes to one worker, who acknowledges it."""
+    REPLICATED = "replicated"
+    """Every message kept by several servers before it is acknowledged."""
 
     @property
     def is_durable(self) -> bool:
         """Whether messages are kept on disk."""
-        return self in (Service.DURABLE, Service.WORK)
+        return self in (Service.DURABLE, Service.WORK, Service.REPLICATED)
 
 
 class Working(Protocol):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +36,9 @@ from bench.peers.peer import Peer, Service
 from bench.peers.server import Server, running
 from penstock.lab.demo_overlay import free_ports
 
-__all__ = ["RabbitMq"]
+__all__ = ["Node", "RabbitMq", "kept_queue", "name_service"]
 
+_PROGRAM: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 _EXCHANGE: Final = "amq.direct"
 _DURABLE: Final = 0b0010
 _EXCLUSIVE: Final = 0b0100
@@ -45,26 +47,34 @@ _WINDOW_BYTES: Final = 2 * 1024 * 1024
 """The same as the credit that a broker of Penstock grants."""
 
 
-class RabbitMq(Peer):
-    """RabbitMQ."""
+@dataclass(slots=True, frozen=True)
+class Node:
+    """One node, without plugins, whose files are all in a folder that it may share with others."""
 
-    name = "RabbitMQ"
-    package = "rabbitmq-server"
-    program = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+    folder: Path
+    port: int
+    names_port: int
+    """Where its name service listens, which it may share, too."""
+    links_port: int
+    """Where it listens for other nodes, and for the programs of operators."""
 
-    @contextmanager
-    def start(self, service: Service, folder: Path) -> Iterator[Server]:
-        """Run a node without plugins, whose files are all in the folder."""
-        port, names_port, links_port = free_ports(3)
-        (folder / "plugins").write_text("[].\n", encoding="utf-8")
-        environment = {
+    @property
+    def name(self) -> str:
+        """The name by which other nodes know it."""
+        return f"bench{self.port}@localhost"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which its server runs, and the programs that ask it."""
+        folder = self.folder
+        return {
             "HOME": str(folder),
-            "ERL_EPMD_PORT": str(names_port),
+            "ERL_EPMD_PORT": str(self.names_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"bench{port}@localhost",
+            "RABBITMQ_NODENAME": self.name,
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODE_PORT": str(port),
-            "RABBITMQ_DIST_PORT": str(links_port),
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(self.links_port),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
             "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(folder / "logs"),
@@ -72,13 +82,39 @@ class RabbitMq(Peer):
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq"),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "environment"),
         }
-        names = ["epmd", "-port", str(names_port), "-address", "127.0.0.1"]
-        names_folder = folder / "epmd"
-        names_folder.mkdir()
-        with (
-            running(names, port=names_port, folder=names_folder),
-            running([self.program], port=port, folder=folder, environment=environment) as server,
-        ):
+
+    @contextmanager
+    def running(self, *, is_apart: bool = True) -> Iterator[Server]:
+        """Run it, on the brokers' processor or wherever there is one."""
+        (self.folder / "plugins").write_text("[].\n", encoding="utf-8")
+        own = self.folder / self.name
+        own.mkdir()
+        with running([_PROGRAM], port=self.port, folder=own, environment=self.environment, is_apart=is_apart) as server:
+            yield server
+
+
+@contextmanager
+def name_service(folder: Path, port: int) -> Iterator[Server]:
+    """Run the name service by which nodes find each other."""
+    own = folder / "epmd"
+    own.mkdir()
+    with running(["epmd", "-port", str(port), "-address", "127.0.0.1"], port=port, folder=own) as server:
+        yield server
+
+
+class RabbitMq(Peer):
+    """RabbitMQ."""
+
+    name = "RabbitMQ"
+    package = "rabbitmq-server"
+    program = _PROGRAM
+
+    @contextmanager
+    def start(self, service: Service, folder: Path) -> Iterator[Server]:
+        """Run a node without plugins, whose files are all in the folder."""
+        port, names_port, links_port = free_ports(3)
+        node = Node(folder, port, names_port=names_port, links_port=links_port)
+        with name_service(folder, names_port), node.running() as server:
             yield server
 
     def dialect(self, service: Service, *, kept: Sequence[str] = ()) -> Dialect:
@@ -93,17 +129,17 @@ class RabbitMq(Peer):
     def open_queue(self, port: int, topic: str) -> None:
         """Make a quorum queue; the publisher binds it."""
         with closing(logged_in(port)) as connection:
-            for request, answer in _Amqp(is_durable=True, kept=[]).queue(_kept(topic), [topic]):
+            for request, answer in _Amqp(is_durable=True, kept=[]).queue(kept_queue(topic), [topic]):
                 call(connection, request, answer)
 
     def worker(self, port: int, name: str, topic: str, prefetch: int) -> AmqpWorker:
         """Consume from the quorum queue."""
         connection = logged_in(port)
         call(connection, method(60, 10, bytes(4) + prefetch.to_bytes(2) + b"\0"), (60, 11))
-        return AmqpWorker(connection, _kept(topic), name)
+        return AmqpWorker(connection, kept_queue(topic), name)
 
 
-def _kept(topic: str) -> str:
+def kept_queue(topic: str) -> str:
     """The name of the queue that keeps a topic."""
     return f"kept-{topic}"
 
@@ -125,7 +161,7 @@ class _Amqp:
         if not self._is_durable:
             return PeerPublisher(connection)
         for topic in self._kept:
-            for request, answer in self.queue(_kept(topic), [topic]):
+            for request, answer in self.queue(kept_queue(topic), [topic]):
                 call(connection, request, answer)
         call(connection, method(85, 10, b"\0"), (85, 11))
         return ConfirmedPublisher(connection, window_bytes=_WINDOW_BYTES)

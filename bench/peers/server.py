@@ -1,7 +1,8 @@
 """Starts brokers as children of this process, on a processor of their own, and reads their processor time.
 
 A broker inherits its processor from us at the start, so that all its threads and children have it, too. The JVM and the
-Erlang machine see one processor and choose their threads and collectors accordingly.
+Erlang machine see one processor and choose their threads and collectors accordingly. The servers of a cluster are not
+kept to one processor: in earnest each of them has a machine of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,17 +31,15 @@ _QUOTED_CHARS: Final = 2_000
 class Server:
     """A broker that runs: where it listens, and the processor time it takes."""
 
-    def __init__(self, pid: int, port: int) -> None:
+    def __init__(self, pid: int, port: int, *, others: Sequence[int] = ()) -> None:
+        """With others, the processes of further servers that do their part of the work."""
         self.pid: Final = pid
         self.port: Final = port
+        self._others = tuple(others)
 
     def cpu_s(self) -> float:
-        """Processor time used so far, of the process and all its descendants that still run."""
-        used_s = BrokerProcess(self.pid).cpu_s()
-        for child in descendants(self.pid):
-            with suppress(FileNotFoundError):
-                used_s += BrokerProcess(child).cpu_s()
-        return used_s
+        """Processor time used so far, of all its processes and their descendants that still run."""
+        return sum(_cpu_s(pid) for pid in (self.pid, *self._others))
 
 
 @contextmanager
@@ -51,10 +50,14 @@ def running(
     folder: Path,
     environment: Mapping[str, str] | None = None,
     user: str | None = None,
+    is_apart: bool = True,
 ) -> Iterator[Server]:
-    """Start a broker, wait until it listens, and end it afterwards; as another user, if root names one."""
+    """Start a broker, wait until it listens, and end it afterwards; as another user, if root names one.
+
+    With ``is_apart`` it runs on the brokers' processor, otherwise wherever there is one.
+    """
     log = folder / "log"
-    with as_broker(), log.open("wb") as output:
+    with as_broker() if is_apart else nullcontext(), log.open("wb") as output:
         # Own process group: Ctrl-C at the terminal is for us, and we end the broker.
         process = subprocess.Popen(
             command,
@@ -95,6 +98,14 @@ def as_driver() -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, ours)
+
+
+def _cpu_s(pid: int) -> float:
+    used_s = BrokerProcess(pid).cpu_s()
+    for child in descendants(pid):
+        with suppress(FileNotFoundError):
+            used_s += BrokerProcess(child).cpu_s()
+    return used_s
 
 
 def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -68,14 +68,14 @@ class Verdict:
         return "met" if is_met else "missed"
 
 
-def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """A verdict on each target, from the medians of these rows."""
+def verdicts(rows: Sequence[Row], targets: Sequence[Target] | None = None) -> list[Verdict]:
+    """A verdict on each target, by default on all of ``TARGETS``, from the medians of these rows."""
     medians = {
         Figure(row.group, row.workload, row.contender, name): spread.median
         for row in rows
         for name, spread in row.figures.items()
     }
-    return [Verdict(target, _measured(target, medians)) for target in TARGETS]
+    return [Verdict(target, _measured(target, medians)) for target in (TARGETS if targets is None else targets)]
 
 
 def _measured(target: Target, medians: Mapping[Figure, float]) -> float | None:
