@@ -13,6 +13,7 @@ from penstock.lab.databases import (
     database_folder,
     missing_reason,
     newest_binaries,
+    pair_up,
     synchronous_pair,
 )
 
@@ -35,6 +36,20 @@ def test_a_promoted_standby_has_what_its_primary_had_acknowledged() -> None:
         assert not primary.is_running
         standby.promote()
         assert standby.execute("SELECT n FROM t") == "7"
+
+
+@needed
+def test_a_killed_primary_comes_back_as_a_standby_and_the_next_death_is_survived() -> None:
+    with database_folder() as folder, synchronous_pair(folder) as (first, second):
+        first.execute("CREATE TABLE t (n int)")
+        first.kill()
+        second.promote()
+        second.execute("INSERT INTO t VALUES (1)")
+        pair_up(second, first.clear())
+        second.execute("INSERT INTO t VALUES (2)")
+        second.kill()
+        first.promote()
+        assert first.execute("SELECT sum(n) FROM t") == "3"
 
 
 @needed

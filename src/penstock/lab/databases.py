@@ -28,6 +28,7 @@ __all__ = [
     "database_folder",
     "missing_reason",
     "newest_binaries",
+    "pair_up",
     "synchronous_pair",
 ]
 
@@ -100,6 +101,12 @@ class DatabaseServer:
         """Copy a running primary, to follow it under this name; through another port if it is reached by a relay."""
         source = f"host={_HOST} port={port or primary.port} user={_SUPERUSER} application_name={name}"
         self._run(["pg_basebackup", "-D", str(self._data), "-d", source, "-R", "-X", "stream", "-c", "fast", "-N"])
+        return self
+
+    def clear(self) -> Self:
+        """Remove all data of a server that has ended, so that it can be made again."""
+        assert not self.is_running, "the server is running"
+        shutil.rmtree(self._data)
         return self
 
     # Running.
@@ -244,10 +251,19 @@ def synchronous_pair(folder: Path, *, settings: Mapping[str, str] | None = None)
         DatabaseServer(folder / "db2", settings=settings) as standby,
     ):
         primary.make().start()
-        standby.make_standby_of(primary, name="db2").start()
-        primary.set(synchronous_standby_names="db2")
-        primary.wait_until("SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
+        pair_up(primary, standby)
         yield [primary, standby]
+
+
+def pair_up(primary: DatabaseServer, standby: DatabaseServer) -> None:
+    """Make a standby of a running primary; returns when it has everything, and every later commit waits for it."""
+    name = standby.folder.name
+    standby.make_standby_of(primary, name=name).start()
+    primary.set(synchronous_standby_names=name)
+    # Commits of just before did not wait, and may still be on their way.
+    written = primary.execute("SELECT pg_current_wal_lsn()")
+    has_all = f"SELECT flush_lsn >= '{written}' FROM pg_stat_replication WHERE sync_state = 'sync'"  # noqa: S608 - ours
+    primary.wait_until(has_all)
 
 
 def newest_binaries(installed: Path = _INSTALLED) -> Path | None:
