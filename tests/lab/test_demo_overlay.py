@@ -60,6 +60,17 @@ def test_with_detours_a_broker_dials_its_neighbours_elsewhere() -> None:
         assert dialling.place_of("b2").port == overlay.port("b2")
 
 
+def test_with_tables_of_their_own_each_broker_reads_another_file() -> None:
+    def tables(name: str) -> str:
+        return f'[pubends."b1.a"]\nlast_values = "of-{name}"\n'
+
+    with DemoOverlay(PAIR, tables=tables) as overlay:
+        kept = [load_overlay(overlay.file_of(name)).place_of("b1").last_values for name in ("b1", "b2")]
+        assert kept == [(("b1.a", "of-b1"),), (("b1.a", "of-b2"),)]
+        assert load_overlay(overlay.file).place_of("b1").last_values == ()
+        assert not overlay.detours
+
+
 def test_a_broker_that_is_paused_goes_on_when_it_is_resumed_and_ends_with_the_others() -> None:
     def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -2,8 +2,8 @@
 
 Every process is a broker (``penstock.live``) on one overlay file in a separate folder. A broker's standard error is
 kept beside the file, and quoted when something goes wrong. With detours every broker has its own overlay file, in which
-the neighbours that it dials are at other ports, so that a proxy listening there can stand in between. Processes are
-ended by pid.
+the neighbours that it dials are at other ports, so that a proxy listening there can stand in between. Tables of their
+own do the same for what else a broker dials, such as databases. Processes are ended by pid.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -99,18 +99,20 @@ class DemoOverlay:
         *,
         command: Sequence[str] = _COMMAND,
         detours: bool = False,
+        tables: Callable[[str], str] | None = None,
         folder: Path | None = None,
         admin: bool = False,
     ) -> None:
         """Keep all files in ``folder``, which stays; without one, in a temporary folder that is removed at the end.
 
-        With ``admin`` every broker has an admin port.
+        With ``admin`` every broker has an admin port. ``tables`` gives more text for the overlay file of each broker.
         """
         self.plan: Final = plan
         self.detours: dict[tuple[str, str], int] = {}
         """With detours, for each link the port at which the first broker dials the second one."""
         self._command = tuple(command)
         self._has_detours = detours
+        self._tables = tables
         self._has_admin = admin
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports: dict[str, int] = {}
@@ -130,9 +132,10 @@ class DemoOverlay:
         if self._has_admin:
             plan = replace(plan, own={name: {**plan.own.get(name, {}), "admin_port": next(ports)} for name in names})
         self.file.write_text(plan.toml(self._ports), encoding="utf-8")
-        for name in names if self._has_detours else ():
+        for name in names if self._have_own_files else ():
             dialled = {right: port for (left, right), port in self.detours.items() if left == name}
-            self.file_of(name).write_text(plan.toml({**self._ports, **dialled}), encoding="utf-8")
+            more = "" if self._tables is None else self._tables(name)
+            self.file_of(name).write_text(plan.toml({**self._ports, **dialled}) + more, encoding="utf-8")
         try:
             self.start(*self.plan.pubends)
         except BaseException:
@@ -152,8 +155,8 @@ class DemoOverlay:
         return self._folder / "overlay.toml"
 
     def file_of(self, name: str) -> Path:
-        """The overlay file that a broker reads: with detours, each broker has its own."""
-        return self.file.with_name(f"overlay-{name}.toml") if self._has_detours else self.file
+        """The overlay file that a broker reads: with detours or tables, each broker has its own."""
+        return self.file.with_name(f"overlay-{name}.toml") if self._have_own_files else self.file
 
     def url(self, name: str) -> str:
         """The URL at which clients reach a broker."""
@@ -231,6 +234,10 @@ class DemoOverlay:
                 _end_of(process)
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    @property
+    def _have_own_files(self) -> bool:
+        return self._has_detours or self._tables is not None
 
     def _log_path(self, name: str) -> Path:
         return self.file.with_name(f"{name}.log")
