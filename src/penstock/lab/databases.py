@@ -26,6 +26,7 @@ __all__ = [
     "DatabaseServer",
     "DatabaseServerError",
     "database_folder",
+    "make_synchronous",
     "missing_reason",
     "newest_binaries",
     "pair_up",
@@ -76,6 +77,11 @@ class DatabaseServer:
         return f"postgresql://{_SUPERUSER}@{_HOST}:{self.port}/postgres"
 
     @property
+    def log_path(self) -> Path:
+        """The file of its log, over all its lives."""
+        return self.folder / "log"
+
+    @property
     def is_running(self) -> bool:
         """Whether its process is running."""
         return self._process is not None and self._process.poll() is None
@@ -118,7 +124,7 @@ class DatabaseServer:
         usual = {"listen_addresses": _HOST, "unix_socket_directories": str(self.folder)}
         options = [word for key, value in (usual | self._settings).items() for word in ("-c", f"{key}={value}")]
         command = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port), *options]
-        with self._log.open("ab") as log:
+        with self.log_path.open("ab") as log:
             # Own process group: Ctrl-C at the terminal is for us, and we end the server.
             self._process = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 command,
@@ -222,12 +228,10 @@ class DatabaseServer:
     def _data(self) -> Path:
         return self.folder / "cluster"
 
-    @property
-    def _log(self) -> Path:
-        return self.folder / "log"
-
     def _quoted(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")[-_QUOTED_CHARS:].strip() or "it printed nothing"
+        return (
+            self.log_path.read_text(encoding="utf-8", errors="replace")[-_QUOTED_CHARS:].strip() or "it printed nothing"
+        )
 
     def _own(self, folder: Path) -> None:
         if self._user is not None:
@@ -257,9 +261,13 @@ def synchronous_pair(folder: Path, *, settings: Mapping[str, str] | None = None)
 
 def pair_up(primary: DatabaseServer, standby: DatabaseServer) -> None:
     """Make a standby of a running primary; returns when it has everything, and every later commit waits for it."""
-    name = standby.folder.name
-    standby.make_standby_of(primary, name=name).start()
-    primary.set(synchronous_standby_names=name)
+    standby.make_standby_of(primary, name=standby.folder.name).start()
+    make_synchronous(primary, standby)
+
+
+def make_synchronous(primary: DatabaseServer, standby: DatabaseServer) -> None:
+    """Let commits wait for a standby that runs; returns when it has everything, and every later commit waits for it."""
+    primary.set(synchronous_standby_names=standby.folder.name)
     # Commits of just before did not wait, and may still be on their way.
     written = primary.execute("SELECT pg_current_wal_lsn()")
     has_all = f"SELECT flush_lsn >= '{written}' FROM pg_stat_replication WHERE sync_state = 'sync'"  # noqa: S608 - ours

@@ -18,6 +18,7 @@ from penstock.lab.balancing.publishers import BALANCING_PUBLISHERS
 from penstock.lab.balancing.scale import BALANCING_EDGES, BALANCING_THRESHOLD
 from penstock.lab.delivery.chaos import DELIVERY_CHAOS
 from penstock.lab.delivery.kill9.experiment import DELIVERY_KILL9
+from penstock.lab.failover.experiment import FAILOVER_KILL9
 from penstock.lab.gryphon.collapse import COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY
 from penstock.lab.gryphon.cpu import BUSY_PHB, SLOW_SHB
 from penstock.lab.gryphon.e1 import E1, E1_WINDOW
@@ -44,7 +45,7 @@ from penstock.lab.work.experiment import WORK_KILL9
 __all__ = ["AJIL", "BALANCING", "CONGESTION", "DELIVERY", "GRYPHON", "MATCHING", "TOKEN", "TRACKING"]
 
 MATCHING: Final = (MATCHING_SCALE,)
-DELIVERY: Final = (DELIVERY_CHAOS, DELIVERY_KILL9, WORK_KILL9)
+DELIVERY: Final = (DELIVERY_CHAOS, DELIVERY_KILL9, WORK_KILL9, FAILOVER_KILL9)
 GRYPHON: Final = (COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY, E1, E1_WINDOW, E2, E3, E4, GRYPHON_E1_LIVE, GRYPHON_E2_LIVE)
 CONGESTION: Final = (SLOW_SHB, BUSY_PHB, SCALE)
 """Our own congestion experiments, on the paper's overlays."""

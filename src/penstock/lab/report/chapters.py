@@ -46,6 +46,12 @@ class Chapter:
 _EXACTLY_ONCE: Final = {"lost": exactly(0), "duplicated": exactly(0), "reordered": exactly(0)}
 _CONTROLLED: Final = {**_EXACTLY_ONCE, "queue_max_bytes": at_most(_MEBIBYTE), "lag_end_s": at_most(1)}
 _SWIFT: Final = {**_CONTROLLED, "queue_max_bytes": at_most(0.3 * _MEBIBYTE)}
+_FAILED_OVER: Final = {
+    **_EXACTLY_ONCE,
+    **{name: exactly(0) for name in ("jobs_lost", "jobs_doubled", "jobs_left", "unconverged")},
+    "blows": at_least(30),
+    "pause_s_max": at_most(1, of="pause_s_limit"),
+}
 
 _GROUND: Final = Chapter(
     "ground",
@@ -65,6 +71,8 @@ _GROUND: Final = Chapter(
             },
             is_live=True,
         ),
+        Entry("failover-kill9", _FAILED_OVER, is_live=True),
+        Entry("failover-kill9", _FAILED_OVER, ("profile=swift",), is_live=True),
         Entry("archive-kill9", {"lost": exactly(0), "duplicated": exactly(0)}, is_live=True),
         Entry("sink-kill9", {"lost": exactly(0), "duplicated": exactly(0)}, is_live=True),
     ),
