@@ -66,8 +66,8 @@ def struck(kind: Kind) -> tuple[list[str], Outcome]:
         ("cut", ["disturb pb2 cut", "mend pb2 cut"]),
         ("stall", ["disturb pb2 stall", "mend pb2 stall"]),
         ("silence", ["disturb pb2 silence", "mend pb2 silence"]),
-        ("database", ["kill_primary", "promote", "make_whole"]),
-        ("both", ["kill pb2", "kill_primary", "promote", "make_whole", "start pb2"]),
+        ("database", ["kill_primary", "promote", "make_standby", "make_synchronous"]),
+        ("both", ["kill pb2", "kill_primary", "promote", "make_standby", "make_synchronous", "start pb2"]),
     ],
 )
 def test_what_is_broken_is_repaired(kind: Kind, story: list[str]) -> None:
@@ -82,9 +82,22 @@ def test_who_insists_on_a_standby_counts_from_when_there_is_one_and_others_from_
     story, outcome = struck("database")
     assert outcome.counts_from_s == {
         "orders": story.index("promote") + 1.0,
-        "quotes": story.index("make_whole") + 1.0,
+        "quotes": story.index("make_synchronous") + 1.0,
     }
     assert struck("kill")[1].counts_from_s == {}
+
+
+def test_what_was_published_and_arrived_while_there_was_no_standby_counts_for_pubends_that_insist_on_one() -> None:
+    watch = Watch()
+    watch.on_alone(5.0)
+    watch.on_received("sb1", "quotes", 4.0)
+    watch.on_received("sb1", "orders", 6.0)
+    assert watch.unreplicated == 0
+    watch.on_received("sb1", "quotes", 6.0)
+    assert watch.unreplicated == 1
+    watch.on_whole()
+    watch.on_received("sb1", "quotes", 7.0)
+    assert watch.unreplicated == 1
 
 
 def test_all_is_well_when_every_host_has_something_newer_of_every_pubend() -> None:

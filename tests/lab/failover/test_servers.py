@@ -29,7 +29,9 @@ def test_each_primary_that_dies_comes_back_as_the_standby() -> None:
             assert servers.primary is not former
             # Nobody waits for a standby that is not there yet.
             servers.primary.execute("UPDATE penstock.holdings SET epoch = epoch + 1 WHERE holder = 'pb2'")
-            assert servers.make_whole() > promoted_s
+            servers.make_standby()
+            servers.primary.execute("UPDATE penstock.holdings SET epoch = epoch + 1 WHERE holder = 'pb2'")
+            assert servers.make_synchronous() > promoted_s
             assert servers.primary.execute(WAITS) == "t"
         assert servers.primary is pair[0]
-        assert servers.holders() == {"orders": Holder("pb2", 5)}
+        assert servers.holders() == {"orders": Holder("pb2", 7)}

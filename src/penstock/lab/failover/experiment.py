@@ -113,7 +113,9 @@ class _Play:
         async with AsyncExitStack() as stack:
             network = await stack.enter_async_context(DatabaseNetwork(CANDIDATES, self._servers.ports))
             reporter.stage(f"starting {len(PLAN.pubends)} brokers")
-            overlay = stack.enter_context(self._overlay(network))
+            overlay = self._overlay(network).__enter__()
+            # In a thread: to end in order, brokers need the relays, which run here.
+            stack.push_async_callback(asyncio.to_thread, overlay.close)
             await overlay.linked()
             harm = Harm(overlay, network, self._servers, self._watch)
             await harm.holders()
@@ -212,6 +214,7 @@ class _Play:
             "wrongly_filtered": sum(each.wrongly_filtered for each in wrong) + traffic.strange,
             "chains": len(verdicts),
             "chains_broken": len(broken),
+            "unreplicated": self._watch.unreplicated,
             "unconverged": int(not self._has_converged),
             "repeated": traffic.repeated,
             "jobs": workshop.published,
@@ -285,6 +288,7 @@ FAILOVER_KILL9: Final = Experiment(
         "reordered": 0,
         "wrongly_filtered": 0,
         "chains_broken": 0,
+        "unreplicated": 0,
         "unconverged": 0,
         "jobs_lost": 0,
         "jobs_doubled": 0,

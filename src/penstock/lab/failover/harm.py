@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from math import inf
 from typing import Final
 
 from penstock.lab.demo_overlay import DemoOverlay
@@ -31,11 +32,24 @@ class Watch:
         }
         self._newest: dict[tuple[str, str], float] = defaultdict(float)
         """When the newest message that arrived was published."""
+        self._alone_since_s = inf
+        self.unreplicated = 0
+        """Messages of pubends that insist on a standby that were published and arrived while there was none."""
 
     def on_received(self, host: str, pubend: str, published_s: float) -> None:
         """Note that a subscriber at the host got a message of the pubend."""
         self.deliveries[host, pubend].append(time.monotonic())
         self._newest[host, pubend] = max(self._newest[host, pubend], published_s)
+        if REPLICAS_MIN[pubend] and published_s > self._alone_since_s:
+            self.unreplicated += 1
+
+    def on_alone(self, since_s: float) -> None:
+        """Note that the database has no standby since then, and that its primary knows."""
+        self._alone_since_s = since_s
+
+    def on_whole(self) -> None:
+        """Note that there is a standby, for which commits may wait from now on."""
+        self._alone_since_s = inf
 
     def have_all_since(self, published_s: float) -> bool:
         """Whether every host has got messages of all pubends that were published after this time."""
@@ -107,7 +121,11 @@ class Harm:
         await asyncio.to_thread(self._servers.kill_primary)
         await asyncio.sleep(detected_s)
         promoted_s = await asyncio.to_thread(self._servers.promote)
-        whole_s = await asyncio.to_thread(self._servers.make_whole)
+        # Nobody else can have what is published from now on.
+        self._watch.on_alone(time.monotonic())
+        await asyncio.to_thread(self._servers.make_standby)
+        self._watch.on_whole()
+        whole_s = await asyncio.to_thread(self._servers.make_synchronous)
         return {pubend: whole_s if replicas_min else promoted_s for pubend, replicas_min in REPLICAS_MIN.items()}
 
     async def _is_well(self) -> None:

@@ -58,8 +58,6 @@ class Workshop:
             # Makes the group, which then keeps the logs.
             group = self._publisher.subscribe(JOBS, shared=GROUP, work_ms=WORK_MS, prefetch=1, start="earliest")
             await group.ready()
-            while not REPLICAS_MIN.keys() <= group.starts.keys():
-                await asyncio.sleep(_POLL_S)
             await group.close()
             go = self._folder / f"{GROUP}.go"
             go.touch()

@@ -58,10 +58,12 @@ class Servers:
         self.primary, self._standby = self._standby, self.primary
         return told_s
 
-    def make_whole(self) -> float:
-        """Make a standby of the server that died; returns when the primary was told to let commits wait for it."""
-        standby = self._standby.clear()
-        standby.make_standby_of(self.primary, name=standby.folder.name).start()
+    def make_standby(self) -> None:
+        """Make a standby of the server that died, for which nobody waits yet."""
+        self._standby.clear().make_standby_of(self.primary, name=self._standby.folder.name).start()
+
+    def make_synchronous(self) -> float:
+        """Let commits wait for the standby, and wait until they do; returns when the primary was told to."""
         told_s = time.monotonic()
-        make_synchronous(self.primary, standby)
+        make_synchronous(self.primary, self._standby)
         return told_s
