@@ -54,7 +54,7 @@ PATIENT: Final = ClientSettings(backoff_max_ms=250)
 def mounted(service: str, inside: str) -> Path:
     """The file of the example that a container sees at a path."""
     for volume in SERVICES[service]["volumes"]:
-        outside, path = volume.split(":")[:2]
+        outside, path = str(volume).split(":")[:2]
         if path == inside:
             return EXAMPLE / outside
     raise AssertionError(f"{service} has nothing at {inside}")

@@ -20,6 +20,7 @@ from penstock.lab.failover.plan import (
     pubend_tables,
 )
 from penstock.live.config import load_overlay
+from penstock.model.values import AttributeValue
 from penstock.selectors.selector import Selector
 
 PORTS = {name: 7_001 + place for place, name in enumerate(PLAN.pubends)}
@@ -66,8 +67,8 @@ def test_every_host_is_linked_with_every_candidate_and_has_all_kinds_of_clients(
 
 
 def test_subscribers_get_no_jobs_and_workers_nothing_else() -> None:
-    job = {"run": "workers", "number": 0}
-    message = {"publisher": 0, "number": 1, "symbol": "S01", "volume": 5}
+    job: dict[str, AttributeValue] = {"run": "workers", "number": 0}
+    message: dict[str, AttributeValue] = {"publisher": 0, "number": 1, "symbol": "S01", "volume": 5}
     selectors = {each.selector for each in LAYOUT.subscribers}
     assert [[Selector.parse(each).matches(found) for each in selectors] for found in (job, message)] == [
         [False] * len(selectors),

@@ -85,12 +85,14 @@ def _run(context: Context) -> Mapping[str, float]:
 @contextmanager
 def _logs_of(context: Context, pair: Sequence[DatabaseServer]) -> Iterator[None]:
     """Keep the logs of the servers, if that is wanted."""
+    folder = Path(context.text("logs"))
     try:
         yield
     finally:
         if context.text("logs"):
+            folder.mkdir(parents=True, exist_ok=True)
             for server in pair:
-                shutil.copy(server.log_path, Path(context.text("logs")) / f"{server.folder.name}.log")
+                shutil.copy(server.log_path, folder / f"{server.folder.name}.log")
 
 
 class _Play:
@@ -145,23 +147,27 @@ class _Play:
         rate, jobs_rate = self._context.number("rate"), self._context.number("jobs_rate")
         patience_s = self._context.number("settle_seconds")
         async with asyncio.TaskGroup() as group:
-            group.create_task(traffic.publish(self._rng, rate, inf))
-            group.create_task(workshop.publish(jobs_rate))
+            publishing = [
+                group.create_task(traffic.publish(self._rng, rate, inf)),
+                group.create_task(workshop.publish(jobs_rate)),
+            ]
             is_well = await self._strike_all(harm, patience_s)
             traffic.enough()
             workshop.enough()
+            if not is_well:
+                # They may be held back for ever.
+                for task in publishing:
+                    task.cancel()
         try:
             async with asyncio.timeout(patience_s):
                 await traffic.settle()
                 await traffic.publish(self._rng, rate, _LAST_S)
                 await traffic.settle()
-                await workshop.settle(await harm.holders())
+                await workshop.settle()
                 self._has_converged = is_well
         except TimeoutError:
-            self._context.reporter.note(
-                "some messages or jobs did not arrive in time, although everything was repaired"
-            )
-            self._left = await workshop.left(await harm.holders())
+            self._context.reporter.note("some messages or jobs did not arrive in time, although all was repaired")
+            self._left = await workshop.left()
 
     async def _strike_all(self, harm: Harm, patience_s: float) -> bool:
         """Deal the blows; returns whether messages flowed again after each."""

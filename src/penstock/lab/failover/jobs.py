@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +15,7 @@ from typing import Final, Self
 
 from penstock.client.client import Client, connect
 from penstock.lab.demo_overlay import DemoOverlay
-from penstock.lab.failover.plan import GROUP, HOSTS, JOBS, REPLICAS_MIN
-from penstock.lab.failover.servers import Holder
+from penstock.lab.failover.plan import CANDIDATES, GROUP, HOSTS, JOBS, REPLICAS_MIN
 from penstock.lab.work.judge import Life, WorkVerdict, judge
 from penstock.lab.work.worker import WORK_MS, Duty, work
 from penstock.live.overlay import Home
@@ -94,15 +92,15 @@ class Workshop:
             if worker.done():
                 worker.result()
 
-    async def settle(self, holders: Mapping[str, Holder]) -> None:
+    async def settle(self) -> None:
         """Wait until nothing is left in the group, and workers know that."""
         await self._publisher.flush()
-        while self._is_open() or await self.left(holders):
+        while self._is_open() or await self.left():
             await asyncio.sleep(_POLL_S)
 
-    async def left(self, holders: Mapping[str, Holder]) -> int:
+    async def left(self) -> int:
         """How many messages the pubends still have for the group; some if that cannot be known."""
-        return sum([await self._left_in(pubend, holder.name) for pubend, holder in holders.items()])
+        return sum([await self._left_in(pubend) for pubend in REPLICAS_MIN])
 
     def verdict(self) -> WorkVerdict:
         """How often jobs were acknowledged."""
@@ -128,15 +126,18 @@ class Workshop:
         in_doubt = sum(life.unknown.total() for life in self.lives)
         return self._done + in_doubt < self.published or any(life.tried for life in self.lives)
 
-    async def _left_in(self, pubend: str, holder: str) -> int:
-        home = Home.name_for(pubend)
-        try:
-            async with self._client(holder, "asking") as client:
-                status = (await client.status()).homes[home].guaranteed.pubends[pubend]
-        except (ClientError, KeyError):
-            return 1
-        group = status.groups[GROUP]
-        return max(group.known, int(group.position <= status.last_tick))
+    async def _left_in(self, pubend: str) -> int:
+        for candidate in CANDIDATES:
+            try:
+                async with self._client(candidate, "asking") as client:
+                    homes = (await client.status()).homes
+            except ClientError:
+                continue
+            if Home.name_for(pubend) in homes:
+                status = homes[Home.name_for(pubend)].guaranteed.pubends[pubend]
+                group = status.groups[GROUP]
+                return max(group.known, int(group.position <= status.last_tick))
+        return 1
 
     def _client(self, broker: str, name: str) -> Client:
         return connect(self._overlay.url(broker), name=name, settings=_PATIENT)
