@@ -15,12 +15,15 @@ from live.support import FakeBroker, FramePeer, guaranteed, lone, run, until, wi
 from penstock.broker.durable import Append, KeepRecord, Recovered, RecoveredPubend, SetValue, Trim
 from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
 from penstock.live.errors import ConfigError, NodeFailedError, StorageError
+from penstock.live.keeper import Keeper
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
 from penstock.live.serving import serve
 from penstock.live.storage import Stimulus, Storage, check_served
 from penstock.live.store import LogStore
 from penstock.live.store.database import FILE_NAME
+from penstock.live.store.place import FolderPlace
+from penstock.live.stores import OnWait, Store
 from penstock.live.turns import Turns
 from penstock.model.tick import TICK_MAX, Tick
 from penstock.protocol.frames import Goodbye, Hello
@@ -81,6 +84,34 @@ def test_a_full_store_is_told_and_then_that_it_goes_on(tmp_path: Path) -> None:
             await until(lambda: ("committed", 3) in broker.asked)
             assert node.status().store["full"] == 0
             await peer.close()
+
+    run(scenario())
+
+
+def test_a_store_that_has_to_wait_before_it_is_open_tells_nobody_who_is_not_there_yet(tmp_path: Path) -> None:
+    class Patient:
+        """A folder whose store waits for something first."""
+
+        broker = "b1"
+        shown = "here"
+
+        def open(self, on_wait: OnWait) -> Store:
+            on_wait("no standby")
+            on_wait("")
+            return FolderPlace(tmp_path, "test", "b1").open(on_wait)
+
+    told: list[Stimulus] = []
+
+    async def scenario() -> None:
+        turns = Turns(give_up=lambda _: None, settle=lambda: None, on_end=lambda: None)
+        storage = Storage(guaranteed(tmp_path), "b1", turns=turns, stimulate=told.append, fail=lambda _: None)
+        storage._keeper = Keeper(Patient(), storage)
+        await storage.open(started_ms=1)
+        assert told == []
+        storage.on_full("no space")
+        assert len(told) == 1
+        await storage.close()
+        turns.stop()
 
     run(scenario())
 

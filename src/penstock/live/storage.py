@@ -64,6 +64,7 @@ class Storage:
         """The last durable commit, and the last one that the broker knows to be durable."""
         self._pace = Pace()
         self._keeper: Keeper | None = None
+        self._is_opening = False
         self._watcher: StorageWatcher | None = None
         self._asked: dict[int, asyncio.Future[dict[str, bytes | None]]] = {}
         place = self._store_place(overlay.name, epoch)
@@ -93,11 +94,13 @@ class Storage:
         """Open the store: what an earlier run left, and a new incarnation; raises ``StorageError`` if refused."""
         if self._keeper is None:
             return None, started_ms
+        self._is_opening = True
         try:
             opened = await self._keeper.open(started_ms=started_ms)
         except StoreRefusedError as error:
             at = f"{self._place.where}: " if self._place.where else ""
             raise StorageError(f"{at}broker {self._name} cannot use its data: {error}") from error
+        self._is_opening = False
         self._note("store-opened", place=self._keeper.shown, **asdict(opened.recovery))
         if opened.recovery.repaired:
             self._note("store-repaired", reason=opened.recovery.repaired)
@@ -206,6 +209,9 @@ class Storage:
     def on_full(self, reason: str) -> None:
         """Publishers have to wait for space."""
         self._note("store-full", reason=reason)
+        if self._is_opening:
+            # There is no broker yet that could hold anybody back: a database waits for its standby.
+            return
         self.work(to_the_end=True)
         self._stimulate(lambda broker, now_ms: broker.log_full(reason, now_ms=now_ms))
 
