@@ -59,7 +59,9 @@ _LAST_S: Final = 0.5
 """How long clients publish once more when all is repaired."""
 _CHECK_S: Final = 0.5
 _BROKEN_SHOWN: Final = 10
-"""How many wrong sequences to show at most."""
+"""How many wrong sequences, or errors, to show at most."""
+_ERROR: Final = "Z error "
+"""In a line of a log, after the time."""
 _COLOURS: Final[dict[Kind, str]] = {
     "kill": "#ee6677",
     "stop": "#ccbb44",
@@ -130,7 +132,7 @@ class _Play:
                 await self._trade(harm, traffic, workshop)
                 for task in beside:
                     task.cancel()
-            measured = self._measured(traffic, workshop)
+            measured = self._measured(traffic, workshop) | {"errors": self._errors(overlay)}
         self._context.figure(self._draw)
         return measured
 
@@ -235,6 +237,13 @@ class _Play:
             **self._paused(),
         }
 
+    def _errors(self, overlay: DemoOverlay) -> int:
+        """How many errors brokers have logged: they expect all that happens here."""
+        lines = [line for name in PLAN.pubends for line in overlay.log(name).splitlines() if _ERROR in line]
+        for line in lines[:_BROKEN_SHOWN]:
+            self._context.reporter.note(line)
+        return len(lines)
+
     def _paused(self) -> dict[str, float]:
         deliveries = self._watch.deliveries
         pauses_s = {kind: [each.pause_s(deliveries) for each in self._outcomes if each.kind == kind] for kind in KINDS}
@@ -296,6 +305,7 @@ FAILOVER_KILL9: Final = Experiment(
         "chains_broken": 0,
         "unreplicated": 0,
         "unconverged": 0,
+        "errors": 0,
         "jobs_lost": 0,
         "jobs_doubled": 0,
         "jobs_left": 0,

@@ -48,7 +48,9 @@ _CONTROLLED: Final = {**_EXACTLY_ONCE, "queue_max_bytes": at_most(_MEBIBYTE), "l
 _SWIFT: Final = {**_CONTROLLED, "queue_max_bytes": at_most(0.3 * _MEBIBYTE)}
 _FAILED_OVER: Final = {
     **_EXACTLY_ONCE,
-    **{name: exactly(0) for name in ("jobs_lost", "jobs_doubled", "jobs_left", "unreplicated", "unconverged")},
+    **{
+        name: exactly(0) for name in ("jobs_lost", "jobs_doubled", "jobs_left", "unreplicated", "unconverged", "errors")
+    },
     "blows": at_least(30),
     "pause_s_max": at_most(1, of="pause_s_limit"),
 }
