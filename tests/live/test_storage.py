@@ -103,7 +103,7 @@ def test_a_store_that_has_to_wait_before_it_is_open_tells_nobody_who_is_not_ther
     told: list[Stimulus] = []
 
     async def scenario() -> None:
-        turns = Turns(give_up=lambda _: None, settle=lambda: None, on_end=lambda: None)
+        turns = Turns(give_up=lambda _, __: None, settle=lambda: None, on_end=lambda: None)
         storage = Storage(guaranteed(tmp_path), "b1", turns=turns, stimulate=told.append, fail=lambda _: None)
         storage._keeper = Keeper(Patient(), storage)
         await storage.open(started_ms=1)
