@@ -180,3 +180,10 @@ def test_a_home_keeps_its_messages_wherever_its_candidate_keeps_nothing() -> Non
 def test_two_candidates_for_a_pubend_have_no_link_through_it() -> None:
     overlay = replace(row("b1", "b2"), links=(), homes={"q.home": HOME})
     assert overlay.islands() == [["b1"], ["b2"]]
+
+
+def test_whoever_asks_for_a_home_by_name_is_told_where_it_may_be() -> None:
+    overlay = replace(row("b1", "b2"), homes={"q.home": HOME})
+    with pytest.raises(ConfigError, match=r"q\.home is the home of a pubend .* candidates: b1, b2$"):
+        overlay.place_of("q.home")
+    assert overlay.running(HOME, "b1").place_of("q.home").pubends == ("q",)

@@ -210,6 +210,9 @@ class Overlay:
 
     def place_of(self, name: str) -> BrokerPlace:
         """The broker of this name; raises ``ConfigError`` if there is none."""
+        if name in self.homes and name not in self.brokers:
+            candidates = ", ".join(self.homes[name].candidates)
+            raise ConfigError(f"{name} is the home of a pubend and runs beside one of its candidates: {candidates}")
         if name not in self.brokers:
             raise ConfigError(f"no broker {name!r} in overlay {self.name}; there are: {', '.join(self.brokers)}")
         return self.brokers[name]
