@@ -251,7 +251,7 @@ class _Seat:
                 return holdings.renew(epoch, lease_ms=lease.lease_ms)
             case Release(epoch, to):
                 holdings.release(epoch, to=to, lease_ms=lease.lease_ms)
-                return holdings.look(lease_ms=lease.lease_ms)
+                return holdings.look()
 
     def _asked(self) -> Holdings:
         """The connection to the database, made when it is first needed; in the thread."""

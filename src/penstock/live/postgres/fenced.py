@@ -41,7 +41,7 @@ _SETTINGS: Final = (
     "ELSE current_setting('synchronous_commit') END, false)"
 )
 _CLAIM: Final = (
-    "INSERT INTO penstock.holdings VALUES (%(overlay)s, %(broker)s, 0, '', '', clock_timestamp(), 0, '', 'epoch') "
+    "INSERT INTO penstock.holdings VALUES (%(overlay)s, %(broker)s, 0, '', '', clock_timestamp(), 0, 0, '', 'epoch') "
     "ON CONFLICT DO NOTHING"
 )
 _EVICT: Final = (

@@ -34,24 +34,25 @@ _WANTED_LEASES: Final = 3
 """For how many leases a home is kept for the candidate that is to have it; then it is anybody's."""
 
 _MAKE: Final = (
-    "INSERT INTO penstock.holdings VALUES (%(overlay)s, %(home)s, 0, '', '', clock_timestamp(), 0, '', 'epoch') "
+    "INSERT INTO penstock.holdings VALUES (%(overlay)s, %(home)s, 0, '', '', clock_timestamp(), 0, 0, '', 'epoch') "
     "ON CONFLICT DO NOTHING"
 )
 _LOOK: Final = (
-    "SELECT epoch, holder, life, timeline, wanted, wanted_until > clock_timestamp(), "
+    "SELECT epoch, holder, life, lease_ms, timeline, wanted, wanted_until > clock_timestamp(), "
     "ceil(1000 * extract(epoch FROM lease_until - clock_timestamp()))::bigint, xmin::text "
     "FROM penstock.holdings WHERE overlay = %(overlay)s AND broker = %(home)s"
 )
 _EVICT: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %(store)s"
 _TAKE: Final = (
     "UPDATE penstock.holdings SET epoch = epoch + 1, holder = %(holder)s, life = %(life)s, timeline = %(timeline)s, "
-    "lease_until = clock_timestamp() + %(lease_ms)s * interval '1 ms', wanted = '', wanted_until = 'epoch' "
+    "lease_ms = %(lease_ms)s, lease_until = clock_timestamp() + %(lease_ms)s * interval '1 ms', "
+    "wanted = '', wanted_until = 'epoch' "
     # Not if anybody changed the row since we looked at it.
     "WHERE overlay = %(overlay)s AND broker = %(home)s AND xmin::text = %(version)s RETURNING epoch"
 )
 _RENEW: Final = (
     "UPDATE penstock.holdings SET timeline = %(timeline)s, "
-    "lease_until = clock_timestamp() + %(lease_ms)s * interval '1 ms' "
+    "lease_ms = %(lease_ms)s, lease_until = clock_timestamp() + %(lease_ms)s * interval '1 ms' "
     "WHERE overlay = %(overlay)s AND broker = %(home)s AND epoch = %(epoch)s "
     "RETURNING CASE WHEN wanted_until > clock_timestamp() THEN wanted ELSE '' END"
 )
@@ -77,6 +78,8 @@ class _Row:
     holder: str
     life: str
     """Which process of the holder took it, or part of one."""
+    lease_ms: int
+    """The length of the lease, which the holder has from its own overlay file."""
     timeline: int
     """The timeline of the primary by whose clock the lease was measured."""
     wanted: str
@@ -125,7 +128,7 @@ class Holdings:
         to an earlier question was lost.
         """
         row = self._row()
-        found = self._held(row, lease_ms)
+        found = self._held(row)
         is_mine = bool(row.holder) and row.life == self._life
         is_kept_for_me = row.is_reserved and row.wanted == holder
         is_kept = row.is_reserved and not is_kept_for_me
@@ -140,7 +143,7 @@ class Holdings:
         )
         if not rows:
             # Another one was faster.
-            return self.look(lease_ms=lease_ms)
+            return self.look()
         return Taken(int(rows[0][0]))
 
     def renew(self, epoch: int, *, lease_ms: int) -> Renewed | Lost:
@@ -158,18 +161,18 @@ class Holdings:
         self._ask(_WANT, to=to, wanted_ms=_WANTED_LEASES * lease_ms)
         self._ask(_TELL, channel=self._channel)
 
-    def look(self, *, lease_ms: int) -> Held:
+    def look(self) -> Held:
         """Who holds the home."""
-        return self._held(self._row(), lease_ms)
+        return self._held(self._row())
 
-    def _held(self, row: _Row, lease_ms: int) -> Held:
+    def _held(self, row: _Row) -> Held:
         remaining_ms = row.remaining_ms if row.holder else 0
         if row.holder and row.timeline != self._timeline:
             # By the clock of a former primary; its holder may believe in it for all of its length.
             now_s = time.monotonic()
             if self._foreign is None or self._foreign[0] != row.version:
                 self._foreign = row.version, now_s
-            remaining_ms = max(remaining_ms, lease_ms - int(1_000 * (now_s - self._foreign[1])))
+            remaining_ms = max(remaining_ms, row.lease_ms - int(1_000 * (now_s - self._foreign[1])))
         wanted = row.wanted if row.is_reserved else ""
         return Held(row.holder if remaining_ms > 0 else "", row.epoch, max(0, remaining_ms), wanted)
 

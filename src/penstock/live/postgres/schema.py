@@ -33,6 +33,7 @@ CREATE TABLE penstock.holdings (
     holder text NOT NULL,
     life text NOT NULL,
     lease_until timestamptz NOT NULL,
+    lease_ms bigint NOT NULL,
     timeline integer NOT NULL,
     wanted text NOT NULL,
     wanted_until timestamptz NOT NULL,
