@@ -103,3 +103,9 @@ def test_replicas_need_a_database(tmp_path: Path) -> None:
 def test_the_size_of_a_database_is_not_ours_to_limit(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is for a data folder"):
         loaded(tmp_path, "", f'overlay = "q"\n[brokers.pb1]\nport = 7001\n{_URL}\ndata_bytes_max = 1000\n')
+
+
+def test_settings_that_only_a_home_has_are_checked(tmp_path: Path) -> None:
+    brokers = _BROKERS.replace("retain_ms = 7_000", "lease_ms = 1_000").replace("port", "lease_ms = 9_000\nport")
+    with pytest.raises(ConfigError, match=r"o\.toml:\d+: .*lease_ms"):
+        loaded(tmp_path, f'[pubends.orders]\nbrokers = ["pb1"]\n{_URL}\n', brokers)

@@ -327,6 +327,12 @@ def _check_settings(overlay: Overlay, root: TomlTable, defaults: TomlTable, tabl
             overlay.settings_for(name)
         except SettingsError as error:
             raise _settings_complaint(str(error), root, defaults, table) from None
+    for home in overlay.homes.values():
+        try:
+            overlay.running(home, home.candidates[0]).settings_for(home.name)
+        except SettingsError as error:
+            # It has no table of its own: all its settings are general ones.
+            raise _settings_complaint(str(error), root, defaults, defaults) from None
 
 
 def _check_dead_letters(overlay: Overlay, defaults: TomlTable, tables: dict[str, TomlTable]) -> None:
