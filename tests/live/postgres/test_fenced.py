@@ -153,16 +153,27 @@ def test_a_store_goes_on_at_the_promoted_standby(pair: list[DatabaseServer], ope
     assert [tick for tick, _ in store.read_part("p", Tick(1), TICK_MAX, bytes_max=100).messages] == [5, 6]
 
 
-def test_a_database_that_lost_commits_is_not_written_to(pair: list[DatabaseServer], opener: Opener) -> None:
+def written(store: DatabaseStore) -> None:
+    store.commit([SetValue("v", b"2")])
+
+
+def read(store: DatabaseStore) -> None:
+    store.read_part("p", Tick(1), Tick(9), bytes_max=100)
+
+
+@pytest.mark.parametrize("use", [written, read])
+def test_a_database_that_lost_commits_is_neither_written_to_nor_believed(
+    pair: list[DatabaseServer], opener: Opener, use: Callable[[DatabaseStore], None]
+) -> None:
     primary, standby = pair
     store = opener.open(primary, standby)
     primary.set(synchronous_standby_names="")
     standby.kill()
-    store.commit([SetValue("v", b"1")])
+    store.commit([Append("p", [(Tick(5), b"x")])])
     primary.kill()
     standby.start().promote()
     with pytest.raises(StoreFailedError, match=r"the database has lost commits: it has 1 .* made 2"):
-        store.commit([SetValue("v", b"2")])
+        use(store)
 
 
 def test_too_few_standbys_hold_a_commit(pair: list[DatabaseServer], opener: Opener) -> None:

@@ -214,20 +214,20 @@ class FencedConnection:
         if commits == self._commits + 1:
             self._is_unreplicated = True
             return True
-        self._check_commits(commits)
+        self._check_not_less(commits)
+        if commits > self._commits:
+            raise StoreFencedError("somebody else has written to the store")
         return False
 
     def _commits_found(self, connection: Connection) -> int:
         found = connection.execute(_LOOK, self._names).fetchone()
         return -1 if found is None else int(found[1])
 
-    def _check_commits(self, commits: int) -> None:
+    def _check_not_less(self, commits: int) -> None:
         if commits < self._commits:
             raise StoreFailedError(
                 f"the database has lost commits: it has {max(0, commits)} of this store, which has made {self._commits}"
             )
-        if commits > self._commits:
-            raise StoreFencedError("somebody else has written to the store")
 
     def _is_full(self, error: Exception) -> bool:
         """Whether nothing was written because the server lacks space or memory."""
@@ -273,10 +273,15 @@ class FencedConnection:
                 continue
             try:
                 self._explain(connection)
+                # Without what was lost, a read would take it for silence.
+                self._check_not_less(self._commits_found(connection))
             except (DatabaseError, psycopg.Error) as error:
                 connection.close()
                 self._wait(_said(error))
                 continue
+            except BaseException:
+                connection.close()
+                raise
             self._connection = connection
         return self._connection
 
