@@ -24,7 +24,6 @@ from typing import Any, Final
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from live.support import run
 from penstock.client.client import connect
 from penstock.lab.databases import database_folder, missing_reason, newest_binaries
 from penstock.lab.delivery.kill9.process import Kill9Process
@@ -32,6 +31,7 @@ from penstock.lab.demo_overlay import free_ports
 from penstock.live.config import load_overlay
 from penstock.session.errors import ClientError
 from penstock.session.settings import ClientSettings
+from penstock.system.loop import run
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "high-availability"
 SERVICES: Final[Mapping[str, Any]] = yaml.safe_load((EXAMPLE / "compose.yml").read_text())["services"]
@@ -48,6 +48,8 @@ print(answer["said"])
 sys.exit(answer["code"])
 """
 WAITS: Final = "SELECT application_name, sync_state FROM pg_stat_replication"
+LIMIT_S: Final = 300.0
+"""Time after which the test gives up; generous, since nothing is judged by the clock."""
 PATIENT: Final = ClientSettings(backoff_max_ms=250)
 
 
@@ -68,13 +70,16 @@ class Composed:
         ports = iter(free_ports(len(SERVICES)))
         self.ports = {name: next(ports) for name in SERVICES}
         self.processes = {name: self._process(name) for name in SERVICES}
+        self.killed: set[str] = set()
 
     def up(self, *names: str) -> None:
+        self.killed -= {*names}
         for name in names:
             if not self.processes[name].is_running:
                 self.processes[name].start()
 
     def kill(self, name: str) -> None:
+        self.killed.add(name)
         self.processes[name].kill()
 
     def close(self) -> None:
@@ -224,6 +229,7 @@ async def holder_of(composed: Composed, pubend: str) -> str:
     """Which broker runs the home of the pubend, once one does."""
     while True:
         for name in BROKERS:
+            assert composed.processes[name].is_running or name in composed.killed, composed.processes[name].log
             with suppress(ClientError, TimeoutError):
                 async with asyncio.timeout(2), client_of(composed, name) as client:
                     if f"{pubend}.home" in (await client.status()).homes:
@@ -279,7 +285,11 @@ def test_the_composed_overlay_survives_a_broker_and_then_a_server(composed: Comp
         waits = composed.execute("db2", ["psql", "-U", "penstock", "-d", "penstock", "-AtXc", WAITS])
         assert waits.stdout.strip() == "db1|sync", waits.stderr
 
-    run(scenario())
+    async def limited() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await scenario()
+
+    run(limited())
     assert numbers == list(range(30))
 
 
