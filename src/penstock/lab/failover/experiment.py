@@ -132,7 +132,13 @@ class _Play:
                 await self._trade(harm, traffic, workshop)
                 for task in beside:
                     task.cancel()
-            measured = self._measured(traffic, workshop) | {"errors": self._errors(overlay)}
+            measured = {
+                **self._measured(traffic, workshop),
+                "errors": self._errors(overlay),
+                **self._paused(),
+                "promotion_s_max": round(max(harm.promotions_s, default=0.0), 3),
+                "copy_s_max": round(max(harm.copies_s, default=0.0), 3),
+            }
         self._context.figure(self._draw)
         return measured
 
@@ -234,7 +240,6 @@ class _Play:
             "jobs_unanswered": work.unanswered,
             "jobs_late": work.late,
             "jobs_handed_again": work.repeated,
-            **self._paused(),
         }
 
     def _errors(self, overlay: DemoOverlay) -> int:

@@ -62,6 +62,10 @@ class Harm:
     def __init__(self, overlay: DemoOverlay, network: DatabaseNetwork, servers: Servers, watch: Watch) -> None:
         self._overlay, self._network, self._servers = overlay, network, servers
         self._watch = watch
+        self.promotions_s: list[float] = []
+        """How long each promotion took, which is part of the pauses."""
+        self.copies_s: list[float] = []
+        """How long it took each time from then on until commits waited for a new standby, which is no part of them."""
 
     async def holders(self) -> dict[str, Holder]:
         """Who holds each pubend, once every one of them has a holder."""
@@ -121,11 +125,14 @@ class Harm:
         await asyncio.to_thread(self._servers.kill_primary)
         await asyncio.sleep(detected_s)
         promoted_s = await asyncio.to_thread(self._servers.promote)
+        alone_s = time.monotonic()
         # Nobody else can have what is published from now on.
-        self._watch.on_alone(time.monotonic())
+        self._watch.on_alone(alone_s)
         await asyncio.to_thread(self._servers.make_standby)
         self._watch.on_whole()
         whole_s = await asyncio.to_thread(self._servers.make_synchronous)
+        self.promotions_s.append(alone_s - promoted_s)
+        self.copies_s.append(whole_s - alone_s)
         return {pubend: whole_s if replicas_min else promoted_s for pubend, replicas_min in REPLICAS_MIN.items()}
 
     async def _is_well(self) -> None:
