@@ -29,6 +29,10 @@ class Target:
 
         return note
 
+    async def linked(self) -> None:
+        """All brokers have their links."""
+        self.story.append("linked")
+
     def holders(self) -> dict[str, Holder]:
         """Nobody holds one of the pubends at first; then each time they are asked for, the epoch of one is higher."""
         self.asked += 1
@@ -72,7 +76,7 @@ def struck(kind: Kind) -> tuple[list[str], Outcome]:
 )
 def test_what_is_broken_is_repaired(kind: Kind, story: list[str]) -> None:
     found, outcome = struck(kind)
-    assert found == story
+    assert found == [*story, "linked"]
     assert outcome.target == ("" if kind == "database" else "pb2")
     assert outcome.struck_s < outcome.until_s
     assert (outcome.before["orders"].epoch, outcome.after["orders"].epoch, outcome.takeovers) == (2, 3, 1)

@@ -1,7 +1,7 @@
 """Deals the blows of ``failover-kill9``, one after the other, and repairs what it broke.
 
-The next blow comes when every host has got messages of all pubends that were published after the repair, and the
-database has a standby again.
+The next blow comes when every host has got messages of all pubends that were published after the repair, brokers have
+all their links again, and the database has a standby: so that a pause has one cause.
 """
 
 from __future__ import annotations
@@ -139,3 +139,4 @@ class Harm:
         repaired_s = time.monotonic()
         while not self._watch.have_all_since(repaired_s):
             await asyncio.sleep(_POLL_S)
+        await self._overlay.linked()
