@@ -29,7 +29,7 @@ _AT_EACH: Final = 2
 _AT_ONCE: Final = 10
 _JOB_S: Final = 0.5
 _PAYLOAD: Final = bytes(100)
-_PATIENT: Final = ClientSettings(backoff_max_ms=250, close_ms=1_000)
+_PATIENT: Final = ClientSettings(backoff_max_ms=250, close_ms=1_000, connect_timeout_ms=5_000)
 _TURN_S: Final = 0.01
 _POLL_S: Final = 0.1
 
