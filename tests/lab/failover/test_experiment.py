@@ -66,3 +66,9 @@ def test_who_interrupts_it_finds_no_process_left(tmp_path: Path, number: signal.
 def test_a_profile_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="'hasty' is none of: calm, swift"):
         run_experiment(FAILOVER_KILL9, ["profile=hasty"], figures=tmp_path)
+
+
+def test_logs_of_another_run_are_not_mixed_with_those_of_this_one(tmp_path: Path) -> None:
+    (tmp_path / "pb1.log").touch()
+    with pytest.raises(ParameterError, match="folder for logs is not empty"):
+        run_experiment(FAILOVER_KILL9, [f"logs={tmp_path}"], figures=tmp_path)

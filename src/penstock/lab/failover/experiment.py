@@ -77,6 +77,9 @@ def _run(context: Context) -> Mapping[str, float]:
     profile = context.text("profile")
     if profile not in LIMIT_S:
         raise ParameterError(f"profile {profile!r} is none of: {', '.join(LIMIT_S)}")
+    logs = context.text("logs")
+    if logs and Path(logs).exists() and any(Path(logs).iterdir()):
+        raise ParameterError(f"the folder for logs is not empty: {logs}")
     if missing_reason():
         raise MisuseError(missing_reason())
     context.reporter.stage("starting a pair of databases")
@@ -300,7 +303,7 @@ FAILOVER_KILL9: Final = Experiment(
         Parameter("rate", 200.0, "messages per second to publish", minimum=4, maximum=5_000),
         Parameter("jobs_rate", 20.0, "jobs per second to publish", minimum=1, maximum=500),
         Parameter("settle_seconds", 60.0, "seconds until messages must flow again after a blow", minimum=1),
-        Parameter("logs", "", "folder for the logs of brokers and servers"),
+        Parameter("logs", "", "an empty folder that gets the logs of brokers and servers"),
     ),
     published={
         "lost": 0,
