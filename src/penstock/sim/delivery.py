@@ -21,8 +21,9 @@ from penstock.protocol.frames import LATEST, Missing
 from penstock.selectors.selector import Selector
 from penstock.session.settings import Choice
 from penstock.sim.client import SimClient
-from penstock.sim.delivery_plan import draw_plan
+from penstock.sim.delivery_plan import DeliveryPlan, draw_plan
 from penstock.sim.delivery_run import DeliveryRun
+from penstock.sim.disk import Disk
 from penstock.sim.faults import LASTS_MS_MAX, Faults
 from penstock.sim.last_values import broken, draw_views
 from penstock.sim.lives import Lives
@@ -105,7 +106,9 @@ class DeliveryCampaign:
         self._lifetimes = Random(f"{seed}/lifetimes")
         drawn = draw_plan(self._chance, brokers_max=brokers_max)
         self._keeping = Random(f"{seed}/last-values")
-        self.plan, self.views = draw_views(drawn, self._keeping)
+        viewed, self.views = draw_views(drawn, self._keeping)
+        hosts = [settings.name for settings in viewed.hosts]
+        self.plan = self._arranged(viewed)
         self.rules, self._by_hash = self._drawn_habits(seed)
         access = Access(
             rules=(*(Rule(name, publish=Selector.parse(allowed)) for name, allowed in self.rules.items()), Rule("%"))
@@ -116,14 +119,14 @@ class DeliveryCampaign:
         for pair, options in zip(self.plan.pairs, self.plan.links, strict=True):
             self.world.add_link(*pair, **options)
         names = [settings.name for settings in self.plan.brokers]
-        hosts = [settings.name for settings in self.plan.hosts]
+        self._settle_in()
         self.publishers = [self._add_client(f"pub-{number}", name) for number, name in enumerate(hosts * 2)]
         self.roamers = [
             self._add_client(f"roam-{number}", self._chance.choice(names))
             for number in range(self._chance.randrange(1, _ROAMERS_MAX + 1))
         ]
         self.publishers += self.roamers
-        self._pubends = [pubend for settings in self.plan.brokers for pubend in settings.pubends]
+        self._pubends = self.plan.pubends
         self._choosing = Random(f"{seed}/pubends")
         self.subscribers = [
             self._add_client(f"sub-{number}", self._chance.choice(names))
@@ -135,7 +138,7 @@ class DeliveryCampaign:
         hosts = self._keeping.choices(names, k=self._keeping.randrange(3)) if self.views.pubends else []
         self._readers = {self.world.add_client(f"last-{number}", name): 0 for number, name in enumerate(hosts)}
         """Clients that begin with last values in the midst of all, with the numbers of their subscriptions."""
-        self.faults = Faults(self.world, list(self.plan.pairs))
+        self.faults = self._make_faults()
         # Sometimes none: durable positions hold logs, and would hide mistakes in all else that should hold them.
         names_count = self._chance.choice((0, 1, 2, 3))
         selectors = self._chance.sample(_SELECTORS[:-1], names_count)
@@ -153,6 +156,17 @@ class DeliveryCampaign:
         )
         self._exceeded: list[str] = []
         self._published = 0
+
+    def _arranged(self, plan: DeliveryPlan) -> DeliveryPlan:
+        """Hook for changes of the plan before anything is built."""
+        return plan
+
+    def _settle_in(self) -> None:
+        """Hook for what else belongs to the world, after its brokers and links, and before its clients."""
+
+    def _make_faults(self) -> Faults:
+        """Hook for faults of other kinds."""
+        return Faults(self.world, list(self.plan.pairs))
 
     def run(self, *, blows_max: int = 48) -> DeliveryRun:
         """Trade quietly, do harm, heal, and trade quietly again; returns the outcome."""
@@ -229,7 +243,7 @@ class DeliveryCampaign:
             self.world.run_until(partial(self._has_trimmed_since, before), limit_ms=_TRIMMED_MS)
             self.world.run_for(self._keeping.choice((0, 0, 10, 50, 100, 400)))
             for pubend in [each for each, tick in self._given_up().items() if tick != before[each]]:
-                self.faults.crash(pubend.partition(".")[0])
+                self.faults.crash(self._host_of(pubend))
             self.world.run_for(LASTS_MS_MAX)
             self.faults.repair()
         self.lives.gather()
@@ -238,10 +252,14 @@ class DeliveryCampaign:
     def _has_trimmed_since(self, before: dict[str, int]) -> bool:
         return self._given_up() != before
 
+    def _host_of(self, pubend: str) -> str:
+        """The broker that has a pubend, or runs it now."""
+        return pubend.partition(".")[0]
+
     def _given_up(self) -> dict[str, int]:
         """Below which tick brokers wanted to trim the logs of which they keep last values."""
-        devices = [broker.device for broker in self.world.brokers.values()]
-        return {each: max(device.given_up.get(each, 0) for device in devices) for each in self.views.pubends}
+        given_up = self.world.given_up()
+        return {each: given_up.get(each, 0) for each in self.views.pubends}
 
     def _read_last_values(self) -> str:
         """Let somebody begin with last values when everything is at rest; returns what does not come to rest."""
@@ -296,19 +314,18 @@ class DeliveryCampaign:
                 self.world.run_for(grace_ms // 4)
 
     def _judge(self, run: DeliveryRun) -> None:
-        brokers = self.world.brokers.values()
         run.verdict = judge(
             self.publishers,
             [*self.subscribers, *self.lives.clients],
             excused=self.faults.excused,
-            journal=[each for broker in brokers for each in broker.disk.journal or ()],
+            journal=self._journal(),
             may_lapse=self.plan.may_lapse,
             forgotten=self.lives.forgotten,
             grace_ms=self.plan.limits["grace_ms"],
             brokers=self.world.brokers,
             rules=self.rules,
         )
-        journal = [each for broker in brokers for each in broker.disk.journal or ()]
+        journal = self._journal()
         for client, number in self._readers.items():
             if number:
                 problems = broken(
@@ -325,8 +342,8 @@ class DeliveryCampaign:
         for publisher in self.publishers:
             if publisher.backlog or publisher.unsettled:
                 return f"{publisher.name} has messages that are not acknowledged"
-        for host, pubend in self._guaranteed():
-            last = self.world.brokers[host].disk.last_tick(pubend)
+        for disk, pubend in self._guaranteed():
+            last = disk.last_tick(pubend)
             for client in [*self.subscribers, *self.lives.clients]:
                 for number in client.wanted:
                     record = client.subscriptions[number]
@@ -334,17 +351,21 @@ class DeliveryCampaign:
                         return f"subscription {number} of {client.name} is not up to date with {pubend}"
         return self.lives.unrest()
 
-    def _guaranteed(self) -> list[tuple[str, str]]:
-        """The guaranteed pubends as (broker, pubend); more than at first if some were promoted."""
+    def _journal(self) -> list[tuple[str, int, bytes]]:
+        """Everything that ever became durable, and counts."""
+        return [each for broker in self.world.brokers.values() for each in broker.disk.journal or ()]
+
+    def _guaranteed(self) -> list[tuple[Disk, str]]:
+        """The guaranteed pubends, each with the disk that has it; more than at first if some were promoted."""
         return [
-            (name, pubend)
-            for name, broker in self.world.brokers.items()
+            (broker.disk, pubend)
+            for broker in self.world.brokers.values()
             for pubend in broker.settings.pubends
             if pubend not in broker.settings.best_effort
         ]
 
     def _look(self) -> None:
-        for broker in self.world.brokers.values():
+        for broker in self.world.nodes:
             if broker.is_up:
                 broker.check_invariants()
                 self._exceeded += exceeded(broker, pubends=len(self._guaranteed()))
@@ -437,8 +458,8 @@ class DeliveryCampaign:
         if self._work.random() < 0.6:
             return {}
         start: dict[str, int] = {}
-        for host, pubend in self._guaranteed():
-            ticks = self.world.brokers[host].disk.ticks(pubend)
+        for disk, pubend in self._guaranteed():
+            ticks = disk.ticks(pubend)
             if ticks and self._work.random() < 0.7:
                 start[pubend] = self._work.choice(ticks) + self._work.choice((0, 0, 1))
             elif self._work.random() < 0.05:

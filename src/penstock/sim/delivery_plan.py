@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from penstock.broker.settings import BrokerSettings
+from penstock.sim.candidates import HomePlan
 from penstock.sim.faults import LASTS_MS_MAX
 from penstock.sim.topologies import broker_names, tree
 
@@ -50,6 +51,14 @@ class DeliveryPlan:
     """The sizes from which each message's payload is drawn."""
     links: tuple[Mapping[str, Any], ...]
     """Options of each link."""
+    homes: tuple[HomePlan, ...] = ()
+    """The homes of pubends with candidates; these pubends are in no broker's list."""
+
+    @property
+    def pubends(self) -> list[str]:
+        """All pubends."""
+        own = [pubend for settings in self.brokers for pubend in settings.pubends]
+        return own + [home.pubend for home in self.homes]
 
     @property
     def hosts(self) -> list[BrokerSettings]:
@@ -67,6 +76,7 @@ class DeliveryPlan:
         for host in self.hosts:
             marked = [f"{each} (best effort)" if each in host.best_effort else each for each in host.pubends]
             lines.append(f"pubends of {host.name}: {', '.join(marked)}")
+        lines += [home.described() for home in self.homes]
         usual = BrokerSettings(name="usual")
         unusual = [
             f"{name} {value:,}" if type(value) is int else f"{name} {value}"

@@ -122,9 +122,15 @@ class Device:
         if work is None:
             self._timer = self._clock.at(begin_at_ms * 1_000, self._go_on)
         elif isinstance(work, Group | Ahead):
-            self._timer = self._clock.after(int(self.sync_us * self.slowness), partial(self._end_write, work))
+            self._begin_write(work)
         else:
-            self._timer = self._clock.after(int(self.read_us * self.slowness), partial(self._end_read, work))
+            self._begin_read(work)
+
+    def _begin_write(self, work: Group | Ahead) -> None:
+        self._timer = self._clock.after(int(self.sync_us * self.slowness), partial(self._end_write, work))
+
+    def _begin_read(self, wish: Read) -> None:
+        self._timer = self._clock.after(int(self.read_us * self.slowness), partial(self._end_read, wish))
 
     def _end_write(self, write: Group | Ahead) -> None:
         for report in self._write(write):

@@ -310,6 +310,8 @@ class Faults:
     def _one_device(self) -> tuple[str, Device]:
         # Brokers without pubends have disks too, but nothing to write.
         names = [name for name, broker in self._world.brokers.items() if broker.settings.pubends]
+        # All pubends may have candidates.
+        names = names or list(self._world.brokers)
         name = self._chance.choice(names)
         return name, self._world.brokers[name].device
 

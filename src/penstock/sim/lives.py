@@ -271,7 +271,7 @@ class Lives:
         """The pubends that keep a name."""
         return [
             pubend
-            for broker in self._world.brokers.values()
+            for broker in [*self._world.brokers.values(), *self._world.running_homes]
             for pubend, figures in broker.core.status().guaranteed.pubends.items()
             if name in figures.durables
         ]

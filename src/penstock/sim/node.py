@@ -14,6 +14,7 @@ from random import Random
 from typing import Final
 
 from penstock.balancing.metrics import HostFigures
+from penstock.broker.durable import Recovered
 from penstock.broker.effects import (
     Close,
     Commit,
@@ -40,6 +41,7 @@ from penstock.sim.disk import Disk
 from penstock.sim.host import Host
 from penstock.sim.link import End
 from penstock.sim.ports import MakeBroker
+from penstock.sim.process import Gate
 from penstock.sim.trace import Trace
 
 __all__ = ["SimBroker"]
@@ -61,8 +63,12 @@ class SimBroker:
         trace: Trace,
         host: Host,
         checks: bool = False,
+        gate: Gate | None = None,
     ) -> None:
-        """Start the first life; with ``checks``, invariants are checked after every step."""
+        """Start the first life; with ``checks``, invariants are checked after every step.
+
+        A broker that runs in the process of another one has its gate, and starts when it is told to.
+        """
         self.name = settings.name
         self.settings = settings
         self.host = host
@@ -74,16 +80,31 @@ class SimBroker:
         """By how much the wall clock of the next life will be ahead of virtual time."""
         self.watch: Callable[[SimBroker], None] | None = None
         """Called after every step of the broker, for an observer."""
+        self._owns_gate = gate is None
+        self.gate = gate or Gate()
+        """Shut while the process is stopped, as by SIGSTOP."""
+        self.may_act: Callable[[], bool] | None = None
+        """Asked before every step; when it says no, the broker falls silent."""
+        self.is_silent = False
+        """Whether this life handles and sends nothing any more."""
+        self.on_life: Callable[[str], None] | None = None
+        """Called when a life has begun, with an empty text, or has ended, with how."""
+        self.closed: Counter[str] = Counter()
+        """How many connections it has closed, by the code."""
+        self.silences = 0
+        """How often it has fallen silent."""
         self.wall_clocks: list[tuple[int, int]] = []
         """By how much the wall clock of each life was ahead of virtual time, with the time when the life began."""
         self.counts_of_lives: Counter[str] = Counter()
         """Event counters of the brokers of former lives."""
+        self.device_user = DeviceUser(
+            self._on_committed, self._on_values_kept, self._on_log_full, self._on_log_read, self._on_kept_read
+        )
+        """Whom a device tells what it has done."""
         self.device = Device(
             clock,
             Random(f"{seed}/{settings.name}/device"),
-            DeviceUser(
-                self._on_committed, self._on_values_kept, self._on_log_full, self._on_log_read, self._on_kept_read
-            ),
+            self.device_user,
         )
         """Makes its log durable; faults may slow it down or fill it."""
         self.operations: deque[tuple[int, str]] = deque(maxlen=_OPERATIONS_MAX)
@@ -96,7 +117,8 @@ class SimBroker:
         self._connections = 0
         self._armed_us = _NEVER_US
         self._offset_ms = 0
-        self.start()
+        if self._owns_gate:
+            self.start()
 
     @property
     def is_up(self) -> bool:
@@ -114,6 +136,11 @@ class SimBroker:
     def now_ms(self) -> int:
         """The time as the broker of this life sees it."""
         return self._now_ms()
+
+    @property
+    def offset_ms(self) -> int:
+        """By how much the wall clock of this life is ahead of virtual time."""
+        return self._offset_ms
 
     @property
     def connections(self) -> int:
@@ -146,22 +173,27 @@ class SimBroker:
         waiting = status.outbox_bytes + self.host.queued_bytes
         return int(cost.broker_bytes + cost.subscription_bytes * status.subscriptions + waiting)
 
-    def start(self) -> None:
-        """Begin a new life, which knows only what earlier ones left on the disk."""
+    def start(self, *, incarnation: int | None = None, recovered: Recovered | None = None) -> None:
+        """Begin a new life, which knows only what earlier ones left on the disk, or what it is given."""
         if self._core is not None:
             raise MisuseError(f"broker {self.name} is up already")
-        self.incarnation += 1
+        self.incarnation = self.incarnation + 1 if incarnation is None else incarnation
+        self.is_silent = False
         rng = Random(f"{self._seed}/{self.name}/{self.incarnation}")
         self._offset_ms = self.clock_offset_ms
         self.wall_clocks.append((self._clock.now_us, self._offset_ms))
         self._core = self._make(
-            self.settings, incarnation=self.incarnation, rng=rng, recovered=self.device.disk.recovered()
+            self.settings, incarnation=self.incarnation, rng=rng, recovered=recovered or self.device.disk.recovered()
         )
         self._note(f"starts, incarnation {self.incarnation}")
         self._arm(self._core, self._clock.now_us)
+        if self.on_life is not None:
+            self.on_life("")
 
     def crash(self, *, loud: bool) -> None:
         """Lose everything that is not on disk at once; if loud, the network tells the peers, as after a kill."""
+        if self._owns_gate:
+            self.gate.clear()
         self._end_life("crashes" if loud else "crashes silently")
         self.device.crash()
         self.host.crash()
@@ -171,8 +203,24 @@ class SimBroker:
         for end in ends:
             end.abort(loud=loud)
 
+    def fall_silent(self) -> None:
+        """Handle and send nothing from now on, and drop all connections: what it knows may be out of date."""
+        if self.is_silent:
+            return
+        self.is_silent = True
+        self.silences += 1
+        self._note("falls silent")
+        ends = list(self._ends.values())
+        self._ends.clear()
+        self._outboxes.clear()
+        for end in ends:
+            end.abort(loud=True)
+
     def stop(self) -> None:
-        """Say goodbye, send what is queued, and end."""
+        """Say goodbye, send what is queued, and end; a process that is stopped goes on first."""
+        self.gate.open()
+        if self._core is None:
+            return
         effects = self.core.shutdown(now_ms=self._now_ms())
         self._end_life("stops")
         self._carry_out(effects)
@@ -205,28 +253,43 @@ class SimBroker:
 
     def on_connected(self, end: End, *, dialled: str) -> None:
         """Tell the broker of a new connection."""
+        self.gate.through(partial(self._on_connected, end, dialled))
+
+    def on_frames(self, end: End, frames: list[Frame]) -> None:
+        """Hand arrived frames to the broker."""
+        if self.gate.is_shut:
+            self.gate.through(partial(self.on_frames, end, frames))
+            return
+        core = self._may_step()
+        if core is not None and self._ends.get(end.number) is end:
+            self._note(f"< {end.number} {len(frames)} {type(frames[0]).__name__}")
+            self._after_step(core, core.receive(end.number, frames, now_ms=self._now_ms()))
+
+    def on_lost(self, end: End) -> None:
+        """Tell the broker of a lost connection."""
+        self.gate.through(partial(self._on_lost, end))
+
+    def _on_connected(self, end: End, dialled: str) -> None:
+        core = self._may_step()
+        if core is None:
+            end.abort(loud=True)
+            return
         self._connections += 1
         number = end.number = self._connections
         self._note(f"connects to {end.peer.node.name} as {number}")
-        core = self.core
         self._ends[number] = end
         effects = core.connect(number, now_ms=self._now_ms(), dialled=dialled)
         self._outboxes[number] = outbox = core.outbox(number)
         end.attach(outbox)
         self._after_step(core, effects)
 
-    def on_frames(self, end: End, frames: list[Frame]) -> None:
-        """Hand arrived frames to the broker."""
-        core = self._core
-        if core is not None:
-            self._note(f"< {end.number} {len(frames)} {type(frames[0]).__name__}")
-            self._after_step(core, core.receive(end.number, frames, now_ms=self._now_ms()))
-
-    def on_lost(self, end: End) -> None:
-        """Tell the broker of a lost connection."""
+    def _on_lost(self, end: End) -> None:
+        if self._ends.get(end.number) is not end:
+            # The life that had it is over.
+            return
         self._note(f"loses {end.peer.node.name} as {end.number}")
         self._forget(end.number)
-        core = self._core
+        core = self._may_step()
         if core is not None:
             self._after_step(core, core.disconnect(end.number, now_ms=self._now_ms()))
 
@@ -239,34 +302,50 @@ class SimBroker:
         if check is not None:
             check()
 
-    # The device drops its work when a life ends, so these always find the broker that asked.
+    # The device drops its work when a life ends, so these always find the broker that asked, unless it is silent.
 
     def _on_committed(self, number: int) -> None:
-        self._note(f"commits up to {number}")
-        core = self.core
-        self._after_step(core, core.committed(number, now_ms=self._now_ms()))
+        self._hear(f"commits up to {number}", lambda core: core.committed(number, now_ms=self._now_ms()))
 
     def _on_values_kept(self, number: int) -> None:
-        self._note(f"keeps values up to {number}")
-        core = self.core
-        self._after_step(core, core.committed(number, now_ms=self._now_ms(), values_only=True))
+        self._hear(
+            f"keeps values up to {number}",
+            lambda core: core.committed(number, now_ms=self._now_ms(), values_only=True),
+        )
 
     def _on_log_full(self, reason: str) -> None:
-        self._note(f"cannot commit: {reason}")
-        core = self.core
-        self._after_step(core, core.log_full(reason, now_ms=self._now_ms()))
+        self._hear(f"cannot commit: {reason}", lambda core: core.log_full(reason, now_ms=self._now_ms()))
 
     def _on_log_read(
         self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None
     ) -> None:
-        self._note(f"reads {number}, {len(messages)} up to {last}{', damage' if damaged else ''}")
-        core = self.core
-        self._after_step(core, core.log_read(number, messages, last, now_ms=self._now_ms(), damaged=damaged))
+        self._hear(
+            f"reads {number}, {len(messages)} up to {last}{', damage' if damaged else ''}",
+            lambda core: core.log_read(number, messages, last, now_ms=self._now_ms(), damaged=damaged),
+        )
 
     def _on_kept_read(self, number: int, values: dict[str, bytes | None]) -> None:
-        self._note(f"reads {number}, {sum(value is not None for value in values.values())} of {len(values)} records")
-        core = self.core
-        self._after_step(core, core.kept_read(number, values, now_ms=self._now_ms()))
+        found = sum(value is not None for value in values.values())
+        self._hear(
+            f"reads {number}, {found} of {len(values)} records",
+            lambda core: core.kept_read(number, values, now_ms=self._now_ms()),
+        )
+
+    def _hear(self, what: str, step: Callable[[BrokerPort], Sequence[Effect]]) -> None:
+        """Hear of the device, now or when the process goes on."""
+        if self.gate.is_shut:
+            self.gate.through(partial(self._hear, what, step))
+            return
+        core = self._may_step()
+        if core is not None:
+            self._note(what)
+            self._after_step(core, step(core))
+
+    def _may_step(self) -> BrokerPort | None:
+        """The broker, if it may handle anything; if it may not any more, it falls silent."""
+        if self.may_act is not None and self._core is not None and not self.may_act():
+            self.fall_silent()
+        return None if self.is_silent else self._core
 
     def _after_step(self, core: BrokerPort, effects: Sequence[Effect]) -> None:
         self.steps += 1
@@ -295,6 +374,7 @@ class SimBroker:
                     end.outward.wake()
             elif isinstance(effect, Close):
                 self._note(f"closes {effect.connection}: {effect.code} {effect.reason}")
+                self.closed[effect.code] += 1
                 end = self._forget(effect.connection)
                 if end is not None:
                     end.close()
@@ -318,6 +398,7 @@ class SimBroker:
     def _end_at_once(self, core: BrokerPort | None) -> None:
         """End a life that is not the last one, after the step in which it learnt that."""
         if self._core is not None and self._core is core:
+            self.closed["superseded"] += 1
             self.crash(loud=True)
 
     def _operate(self, effect: Operate) -> None:
@@ -352,8 +433,14 @@ class SimBroker:
             self._clock.at(due_us, self._ring)
 
     def _ring(self) -> None:
-        core, now_us = self._core, self._clock.now_us
-        if core is None or now_us != self._armed_us:
+        now_us = self._clock.now_us
+        if now_us != self._armed_us:
+            return
+        if self.gate.is_shut:
+            self.gate.through(self._ring_late)
+            return
+        core = self._may_step()
+        if core is None:
             return
         self._armed_us = _NEVER_US
         due_ms, now_ms = core.next_deadline(), self._now_ms()
@@ -369,6 +456,13 @@ class SimBroker:
         # A deadline that stays in the past must not stop time.
         self._arm(core, now_us + 1_000)
 
+    def _ring_late(self) -> None:
+        """The process goes on after a time in which it did not hear its timer."""
+        core = self._may_step()
+        if core is not None:
+            self._armed_us = _NEVER_US
+            self._arm(core, self._clock.now_us)
+
     def _end_life(self, how: str) -> None:
         if self._core is None:
             raise MisuseError(f"broker {self.name} is down already")
@@ -376,6 +470,8 @@ class SimBroker:
         self._core = None
         self._armed_us = _NEVER_US
         self._note(how)
+        if self.on_life is not None:
+            self.on_life(how)
 
     def _present_counts(self) -> Counter[str]:
         return Counter(self._core.status().counts if self._core is not None else {})

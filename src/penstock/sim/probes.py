@@ -80,7 +80,7 @@ PROBES: Final[Mapping[str, str]] = {
 def observed(world: World) -> Counter[str]:
     """How often a world took each path, over all lives of its brokers."""
     counts: Counter[str] = Counter()
-    for broker in world.brokers.values():
+    for broker in world.nodes:
         device = broker.device
         counts.update(broker.counts())
         counts.update(torn_writes=device.torn, saved_unacknowledged=device.saved, unsynced_commits=device.unsynced)

@@ -16,8 +16,10 @@ from penstock.broker.settings import BrokerSettings
 from penstock.model.errors import MisuseError
 from penstock.model.values import Attributes
 from penstock.session.settings import Choice
+from penstock.sim.candidates import Around, HomePlan, Homes
 from penstock.sim.client import SimClient, address_of
 from penstock.sim.clock import Clock
+from penstock.sim.database import Database
 from penstock.sim.host import CostModel, Host
 from penstock.sim.link import ClientLink, Link
 from penstock.sim.node import SimBroker
@@ -62,6 +64,8 @@ class World:
         """By the names of caller and callee."""
         self.removed: dict[tuple[str, str], None] = {}
         """Links that are in no broker's settings now."""
+        self.homes: Homes | None = None
+        """The homes of pubends with candidates, if there are any."""
         self._client_options: dict[str, LinkOptions] = {}
         self._links_rng = Random(f"{seed}/links")
         self._make_broker, self._checks = make_broker, checks
@@ -93,6 +97,12 @@ class World:
         )
         self.brokers[settings.name] = broker
         return broker
+
+    def add_homes(self, plans: Iterable[HomePlan], database: Database) -> Homes:
+        """Let brokers be candidates for homes, whose data is in a shared database."""
+        around = Around(self.clock, self.trace, self._make_broker, str(self.seed), self._checks)
+        self.homes = Homes(tuple(plans), self.brokers, database, around)
+        return self.homes
 
     def add_link(self, caller: str, callee: str, **options: Any) -> Link:
         """Connect two brokers, for as long as both run; options as in ``LinkOptions``."""
@@ -285,7 +295,18 @@ class World:
 
     def given_up(self) -> dict[str, int]:
         """By pubend, the highest tick below which its broker ever wanted to trim."""
-        return {pubend: tick for broker in self.brokers.values() for pubend, tick in broker.device.given_up.items()}
+        own = {pubend: tick for broker in self.brokers.values() for pubend, tick in broker.device.given_up.items()}
+        return own | (self.homes.given_up() if self.homes is not None else {})
+
+    @property
+    def nodes(self) -> list[SimBroker]:
+        """All brokers, homes at all their seats included, up or not."""
+        return [*self.brokers.values(), *(self.homes.nodes if self.homes is not None else [])]
+
+    @property
+    def running_homes(self) -> list[SimBroker]:
+        """The homes that run now."""
+        return [node for node in self.homes.nodes if node.is_up] if self.homes is not None else []
 
     def digest(self) -> str:
         """A fingerprint of all that happened: the same seed gives the same one."""
