@@ -23,6 +23,7 @@ from penstock.cli.console import FAILURE, console
 from penstock.cli.progress import ProgressReporter
 from penstock.model.errors import MisuseError
 from penstock.sim.delivery import DeliveryCampaign
+from penstock.sim.failover_campaign import FailoverCampaign
 from penstock.sim.migration_campaign import MigrationCampaign
 from penstock.sim.sharing_campaign import SharingCampaign
 
@@ -32,6 +33,7 @@ _SOURCES: Final = Path(__file__).resolve().parent.parent / "src"
 _SEEDS: Final = 200
 _CAMPAIGNS: Final[dict[str, type[DeliveryCampaign | SharingCampaign]]] = {
     "delivery": DeliveryCampaign,
+    "failover": FailoverCampaign,
     "migration": MigrationCampaign,
     "sharing": SharingCampaign,
 }

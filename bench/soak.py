@@ -4,7 +4,7 @@ Every seed runs every campaign but ``live``, on all cores. ``live`` plays rounds
 and must be requested: ``--campaign live --seeds N``, or ``--minutes M`` for as many rounds as fit. So must the
 campaigns of ``bench.edge_fuzz``, in which each seed throws a great deal at one edge: ``--edges --seeds N``.
 
-A failure prints its campaign, its seed and what was wrong; a failure of the campaign ``delivery`` also prints its
+A failure prints its campaign, its seed and what was wrong; the campaigns ``delivery`` and ``failover`` also tell its
 story. The exit code tells the worst failure:
 
     0  none
@@ -42,13 +42,17 @@ from penstock.sim.campaign import BrokenLawError, Campaign, NoProgressError
 from penstock.sim.congestion_campaign import CongestionCampaign
 from penstock.sim.delivery import DeliveryCampaign
 from penstock.sim.delivery_run import DeliveryRun, Failure
+from penstock.sim.failover_campaign import FAILOVER_PROBES, FailoverCampaign
 from penstock.sim.migration_campaign import MigrationCampaign
-from penstock.sim.probes import missed
+from penstock.sim.probes import PROBES, missed
 from penstock.sim.sharing_campaign import SharingCampaign
 
-__all__ = ["DELIVERY", "EXIT_CODES", "main"]
+__all__ = ["DELIVERY", "EXIT_CODES", "FAILOVER", "main"]
 
 DELIVERY: Final = "delivery"
+FAILOVER: Final = "failover"
+_TOLD: Final = {DELIVERY: PROBES, FAILOVER: {**PROBES, **FAILOVER_PROBES}}
+"""The campaigns that tell a story, each with its probes."""
 CAMPAIGNS: Final[dict[str, Callable[[Random], object]]] = {
     **FUZZING,
     "frames": frames_campaign,
@@ -76,16 +80,16 @@ class _Outcome:
 
     failures: list[tuple[Failure, str]] = field(default_factory=list)
     """How each failed campaign failed, and what to print about it."""
-    counts: Counter[str] = field(default_factory=Counter)
-    """Paths that the ``delivery`` campaign took, and its figures."""
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    """Paths that the campaigns took that tell a story, and their figures."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the campaigns; the exit code tells the worst failure."""
     chosen = _parser().parse_args(arguments)
-    names = chosen.campaign or (list(EDGES) if chosen.edges else [*CAMPAIGNS, DELIVERY])
+    names = chosen.campaign or (list(EDGES) if chosen.edges else [*CAMPAIGNS, *_TOLD])
     if chosen.story:
-        return _tell(chosen.first)
+        return _tell(FAILOVER if FAILOVER in (chosen.campaign or ()) else DELIVERY, chosen.first)
     failures: list[Failure] = []
     simulated = [name for name in names if name != LIVE]
     if simulated:
@@ -99,7 +103,7 @@ def _simulate(names: list[str], chosen: argparse.Namespace) -> list[Failure]:
     """Run the campaigns that need no processes of their own; return the failures."""
     started_s = time.monotonic()
     failures: list[Failure] = []
-    counts: Counter[str] = Counter()
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names if name in _TOLD}
     seeds = range(chosen.first, chosen.first + chosen.seeds)
     with ProgressReporter() as reporter:
         reporter.stage(f"{chosen.seeds:,} seeds from {chosen.first}: {', '.join(names)}", total=chosen.seeds)
@@ -107,15 +111,16 @@ def _simulate(names: list[str], chosen: argparse.Namespace) -> list[Failure]:
             for failure, text in outcome.failures:
                 failures.append(failure)
                 console.note(text)
-            counts += outcome.counts
+            for name, taken in outcome.counts.items():
+                counts[name] += taken
             reporter.advance()
             if (seed + 1 - chosen.first) % _TOLD_EVERY == 0:
                 console.note(f"{seed + 1 - chosen.first:,} seeds, {len(failures)} faults")
             if len(failures) >= _FAULTS_MAX:
                 console.note(f"stopped at seed {seed}, after {len(failures)} faults")
                 break
-    if DELIVERY in names:
-        _sum_up(counts)
+    for name, taken in counts.items():
+        _sum_up(name, taken)
     for name in names:
         if name in THROWN:
             console.line(f"{name}: {THROWN[name][0] * chosen.seeds:,} {THROWN[name][1]}")
@@ -138,16 +143,21 @@ def _outcome(names: list[str], seed: int) -> _Outcome:
     outcome = _Outcome()
     with collector_in_leisure():
         for name in names:
-            if name == DELIVERY:
-                _add_delivery(outcome, seed)
+            if name in _TOLD:
+                _add_told(outcome, name, seed)
             else:
                 outcome.failures += _failures_of(name, seed)
     return outcome
 
 
-def _add_delivery(outcome: _Outcome, seed: int) -> None:
-    run = DeliveryCampaign(seed).run()
-    outcome.counts = run.counts + Counter(
+def _campaign(name: str, seed: int, *, trace_lines: int = 10_000) -> DeliveryCampaign:
+    kind = FailoverCampaign if name == FAILOVER else DeliveryCampaign
+    return kind(seed, trace_lines=trace_lines)
+
+
+def _add_told(outcome: _Outcome, name: str, seed: int) -> None:
+    run = _campaign(name, seed).run()
+    outcome.counts[name] = run.counts + Counter(
         runs=1,
         simulated_ms=run.simulated_ms,
         faults=sum(run.faults.values()),
@@ -155,7 +165,7 @@ def _add_delivery(outcome: _Outcome, seed: int) -> None:
         arrived=run.verdict.delivered,
     )
     if run.failure is not None:
-        outcome.failures.append((run.failure, f"FAULT in campaign {DELIVERY}, {run.story()}\n{_again(DELIVERY, seed)}"))
+        outcome.failures.append((run.failure, f"FAULT in campaign {name}, {run.story()}\n{_again(name, seed)}"))
 
 
 def _failures_of(name: str, seed: int) -> list[tuple[Failure, str]]:
@@ -183,25 +193,25 @@ def _kind(error: Exception) -> Failure:
     return Failure.BROKEN_LAW if isinstance(error, BrokenLawError | AssertionError) else Failure.CRASH
 
 
-def _tell(seed: int) -> int:
-    run: DeliveryRun = DeliveryCampaign(seed, trace_lines=_STORY_LINES).run()
+def _tell(name: str, seed: int) -> int:
+    run: DeliveryRun = _campaign(name, seed, trace_lines=_STORY_LINES).run()
     console.line(run.story())
     console.line(f"digest {run.digest}")
     return 0 if run.failure is None else EXIT_CODES[run.failure]
 
 
 def _again(name: str, seed: int) -> str:
-    story = " --story" if name == DELIVERY else ""
+    story = " --story" if name in _TOLD else ""
     return f"again: python -m bench.soak --seeds 1 --first {seed} --campaign {name}{story}"
 
 
-def _sum_up(counts: Counter[str]) -> None:
+def _sum_up(name: str, counts: Counter[str]) -> None:
     hours = counts["simulated_ms"] / 3_600_000
     console.line(
-        f"{DELIVERY}: {counts['runs']:,} runs, {hours:.1f} simulated hours, {counts['faults']:,} faults injected, "
+        f"{name}: {counts['runs']:,} runs, {hours:.1f} simulated hours, {counts['faults']:,} faults injected, "
         f"{counts['acknowledged']:,} messages acknowledged, {counts['arrived']:,} deliveries"
     )
-    unreached = missed([counts])
+    unreached = missed([counts], _TOLD[name])
     console.line(f"probes that no seed reached: {len(unreached) or 'none'}")
     for line in unreached:
         console.line(f"  {line}")
@@ -209,7 +219,7 @@ def _sum_up(counts: Counter[str]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description="Fuzzes, and harms simulated overlays.")
-    names = [*CAMPAIGNS, DELIVERY, *EDGES, LIVE]
+    names = [*CAMPAIGNS, *_TOLD, *EDGES, LIVE]
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--campaign", action="append", choices=names, help="only this one; may be repeated")
@@ -218,7 +228,9 @@ def _parser() -> argparse.ArgumentParser:
         "--edges", action="store_true", help=f"fuzz everything that takes outside input; per seed: {thrown}"
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes to use (all cores)")
-    parser.add_argument("--story", action="store_true", help=f"run the first seed of {DELIVERY} and tell its story")
+    parser.add_argument(
+        "--story", action="store_true", help=f"tell the story of the first seed of {DELIVERY} or {FAILOVER}"
+    )
     parser.add_argument("--minutes", type=float, help=f"how long {LIVE} plays, instead of a number of seeds")
     known = "; ".join(f"{name}: {what}" for name, what in KNOWN.items())
     parser.add_argument(

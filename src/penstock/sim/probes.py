@@ -144,7 +144,7 @@ def _came_again(clients: Iterable[SimClient]) -> int:
     return sum(count - 1 for count in lives.values())
 
 
-def missed(counts: Iterable[Counter[str]]) -> list[str]:
+def missed(counts: Iterable[Counter[str]], probes: Mapping[str, str] = PROBES) -> list[str]:
     """The probes that none of several worlds reached, each with its meaning."""
     reached = {name for each in counts for name, count in each.items() if count}
-    return [f"{name}: {meaning}" for name, meaning in PROBES.items() if name not in reached]
+    return [f"{name}: {meaning}" for name, meaning in probes.items() if name not in reached]
