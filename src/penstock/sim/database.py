@@ -151,8 +151,8 @@ class Server:
         connection.backend = backend
 
         def end(answer: Any) -> None:
-            self._forget(backend)
             on_answer(answer)
+            self._forget(backend)
 
         backend.running = Running(self._steps(transaction, backend), self.gate, end)
 
