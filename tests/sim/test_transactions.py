@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.sim.shared import ANSWER_MS, HOME, Shared, appended
 
 from penstock.sim.database import Connection, Row, Transaction
 from penstock.sim.transactions import (
@@ -21,7 +22,6 @@ from penstock.sim.transactions import (
     Settle,
     Settled,
 )
-from tests.sim.shared import ANSWER_MS, HOME, Shared, appended
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from typing import Any, Final
 from penstock.broker.candidate import Action, Answer, Candidate, LeaseSettings, Release, Renew, Start, Stop, Take
 from penstock.broker.settings import BrokerSettings
 from penstock.sim.clock import Clock, Timer
-from penstock.sim.database import Content, Database
+from penstock.sim.database import Content, Database, Server, Transaction
 from penstock.sim.disk import Disk
 from penstock.sim.holdings import Holdings
 from penstock.sim.host import Host
@@ -29,6 +29,7 @@ from penstock.sim.ports import MakeBroker
 from penstock.sim.process import Running, Waiting
 from penstock.sim.shared_device import Opened, SharedDevice, StoreOf
 from penstock.sim.trace import Trace
+from penstock.sim.transactions import CommitChanges, ReadContent, breach_of
 
 __all__ = ["Around", "Home", "HomePlan", "Homes", "Seat"]
 
@@ -93,7 +94,7 @@ class Home:
         self.counts: Counter[str] = Counter()
         """Rare events, for the probes."""
         self.breaches: list[str] = []
-        """Steps of lives that were not the latest."""
+        """Steps of lives that were not the latest, and what the database answered to such lives."""
         self._database = database
         self._begun_in = 0
         """In which life of its candidate's process the latest life began."""
@@ -423,6 +424,8 @@ class Homes:
     ) -> None:
         self.database = database
         self.homes = {plan.name: Home(plan, database) for plan in plans}
+        for server in database.servers:
+            server.audit = partial(self._audit, server)
         for home in self.homes.values():
             for name in home.plan.candidates:
                 home.seats[name] = Seat(home, brokers[name], database, around)
@@ -448,6 +451,14 @@ class Homes:
     def at(self, broker: str) -> list[Seat]:
         """The seats beside a broker."""
         return [home.seats[broker] for home in self.homes.values() if broker in home.seats]
+
+    def _audit(self, server: Server, transaction: Transaction, answer: object) -> None:
+        """The database has answered: nobody but the holder may have got anything that only the holder may have."""
+        if isinstance(transaction, CommitChanges | ReadContent):
+            home = self.homes[transaction.home]
+            breach = breach_of(transaction, answer, server.contents[transaction.home].row.epoch)
+            if breach and len(home.breaches) < _BREACHES_MAX:
+                home.breaches.append(breach)
 
     def _on_life(self, broker: str, how: str) -> None:
         for seat in self.at(broker):

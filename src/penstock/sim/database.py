@@ -90,6 +90,8 @@ class Backend:
     def __init__(self, server: Server, connection: Connection) -> None:
         self.server, self.connection = server, connection
         self.running: Running[Any] | None = None
+        self.place = 0
+        """Where its record is in the log of the server; 0 if it has written none."""
 
 
 class Transaction(Protocol):
@@ -127,6 +129,8 @@ class Server:
         self.is_replicating = True
         """Whether the network carries records to the standby."""
         self.connections: dict[Connection, None] = {}
+        self.audit: Callable[[Transaction, Any], None] | None = None
+        """Hears of every transaction that was carried out, and of its answer."""
         self.generation = 0
         """Counts crashes: connections of earlier generations are gone."""
         self._confirmed = 0
@@ -151,6 +155,8 @@ class Server:
         connection.backend = backend
 
         def end(answer: Any) -> None:
+            if self.audit is not None:
+                self.audit(transaction, answer)
             on_answer(answer)
             self._forget(backend)
 
@@ -174,22 +180,24 @@ class Server:
             promise.keep(None)
         return promise
 
-    def written(self, record: Record) -> Waiting[Doubtful | None]:
+    def written(self, backend: Backend, record: Record) -> Waiting[Doubtful | None]:
         """Write a record, and wait for the standby; returns None if it has the record, or need not have it."""
         yield self.works(self.sync_us)
         self.log.append(record)
-        place = len(self.log)
+        place = backend.place = len(self.log)
         self._unseen[place] = record
         waits: Promise[Doubtful | None] = Promise()
         self._waiting.append((place, waits))
-        try:
-            self.ship()
-            doubt: Doubtful | None = yield waits
-        finally:
-            # However the wait ends, the transaction has been committed here, and can be seen.
-            del self._unseen[place]
-            record.apply_to(self.contents[record.home])
+        self.ship()
+        doubt: Doubtful | None = yield waits
+        self._show(place)
         return doubt
+
+    def _show(self, place: int) -> None:
+        """Let a record take effect for others: however the wait for the standby ended, it has been committed here."""
+        record = self._unseen.pop(place, None)
+        if record is not None:
+            record.apply_to(self.contents[record.home])
 
     def _forget(self, backend: Backend) -> None:
         """A transaction is over: others get its locks."""
@@ -212,6 +220,7 @@ class Server:
     def _abort(self, backend: Backend) -> None:
         if backend.running is not None:
             backend.running.cancel()
+        self._show(backend.place)
         self._forget(backend)
 
     def evict(self, application: str) -> None:
@@ -246,6 +255,7 @@ class Server:
         self.contents = defaultdict(Content, {name: _copied(each) for name, each in primary.contents.items()})
         for record in primary.unseen():
             record.apply_to(self.contents[record.home])
+        self.work_us, self.sync_us, self.replication_us = primary.work_us, primary.sync_us, primary.replication_us
         primary.standby = self
         primary.confirm(len(primary.log))
 
@@ -304,6 +314,8 @@ class Server:
             if backend.running is not None:
                 backend.running.cancel()
             backend.connection.backend = None
+        for place in list(self._unseen):
+            self._show(place)
         self._waiting.clear()
         self.gate.clear()
         connections, self.connections = list(self.connections), {}

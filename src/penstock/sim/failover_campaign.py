@@ -1,8 +1,8 @@
 """Campaigns against pubends that move: the delivery campaign, where pubends have candidates and share a database.
 
-Everything else is as there: the market, all harm, healing, and the laws. On top of these laws, a life of a home takes
-no step once a later one has begun. What counts as durable is what the database has in the end: what only a former
-primary has was never acknowledged.
+Everything else is as there: the market, all harm, healing, and the laws. On top of these, a life of a home takes no
+step once a later one has begun, and the database answers nobody else than the holder. What counts as durable is what
+the database has in the end: what only a former primary has was never acknowledged.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ FAILOVER_PROBES: Final = {
 
 _ASYNCHRONOUS: Final = 0.0
 """Share of overlays whose database does not wait for its standby, and so may lose commits."""
+_SYNCS_US: Final = (1_500, 1_500, 10_000, 30_000)
+_REPLICATIONS_US: Final = (500, 500, 5_000, 20_000)
+"""How long the database takes to write, and to reach its standby: on some, most commits are under way at any time."""
 
 
 class FailoverCampaign(DeliveryCampaign):
@@ -73,6 +76,9 @@ class FailoverCampaign(DeliveryCampaign):
 
     def _settle_in(self) -> None:
         database = Database(self.world.clock, is_synchronous=self._is_synchronous)
+        sync_us, replication_us = self._moving.choice(_SYNCS_US), self._moving.choice(_REPLICATIONS_US)
+        for server in database.servers:
+            server.sync_us, server.replication_us = sync_us, replication_us
         self._homes = self.world.add_homes(self.plan.homes, database)
 
     def _make_faults(self) -> FailoverFaults:

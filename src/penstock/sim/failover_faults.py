@@ -24,6 +24,7 @@ _STRUCK: Final = 0.55
 _PAUSES_LEASES: Final = (0.3, 0.9, 1.2, 1.8, 3.0, 8.0)
 """How long processes are stopped, as multiples of the lease."""
 _SLOW: Final = (20.0, 200.0, 1_000.0)
+_WAITS_MS: Final = (0, 1, 2, 4, 8, 20, 60)
 _PROMOTED_MS: Final = (0, 50, 600, 3_000, 9_000)
 """How long it takes until the standby of a dead primary is promoted."""
 _DATABASE_CLOCKS_MS: Final = (0, 0, 0, 40, -40, 1_500, -1_500, 20_000, -20_000)
@@ -43,9 +44,10 @@ class FailoverFaults(Faults):
         if self._chance.random() >= _STRUCK:
             super().strike()
             return
-        self._chance.choice(self._home_blows())()
-        if self._chance.random() < 0.2:
-            self._chance.choice(self._home_blows())()
+        for _ in range(self._chance.choice((1, 1, 1, 1, 2))):
+            # In the midst of the commits of what is published now.
+            blow, wait_ms = self._chance.choice(self._home_blows()), self._chance.choice(_WAITS_MS)
+            self._world.clock.after(wait_ms * 1_000 + self._chance.randrange(1_000), blow)
 
     def repair(self) -> None:
         """Repair everything at once."""
@@ -87,6 +89,8 @@ class FailoverFaults(Faults):
             self._cut_database,
             self._cut_database,
             self._cut_database,
+            self._reset_connections,
+            self._reset_connections,
             self._part_servers,
             self._cancel_waits,
             self._crash_standby,
@@ -222,6 +226,13 @@ class FailoverFaults(Faults):
             for at_ms in (5, 60, 300, 900):
                 self._world.clock.after(at_ms * 1_000, server.cancel_waits)
             self._later("the standby is reached again", partial(self._unite, server))
+
+    def _reset_connections(self) -> None:
+        """End all connections with what they are in the midst of, as an operator or a proxy may."""
+        server = self._database.primary
+        self.note("reset_connections", f"{server.name} ends all connections")
+        for application in dict.fromkeys(connection.application for connection in server.connections):
+            server.evict(application)
 
     # --- the network
 

@@ -29,6 +29,7 @@ __all__ = [
     "Settle",
     "Settled",
     "Tell",
+    "breach_of",
 ]
 
 _CONTENT: Final = "content"
@@ -90,7 +91,7 @@ class CommitChanges:
             return Fenced()
         if content.commits != self.number - 1:
             return Passed()
-        doubt = yield from server.written(Record(self.home, self.changes, self.number))
+        doubt = yield from server.written(backend, Record(self.home, self.changes, self.number))
         return doubt or Done()
 
 
@@ -113,7 +114,7 @@ class Settle:
         if content.row.epoch != self.epoch:
             return Fenced()
         commits = content.commits
-        doubt = yield from server.written(Record(self.home))
+        doubt = yield from server.written(backend, Record(self.home))
         return doubt or Settled(commits)
 
 
@@ -169,7 +170,7 @@ class ChangeRow:
         if not self.is_expected(row):
             return Passed()
         new = self.changed(row, server.now_ms)
-        doubt = yield from server.written(Record(self.home, row=new))
+        doubt = yield from server.written(backend, Record(self.home, row=new))
         return doubt or new
 
 
@@ -197,3 +198,11 @@ class Tell:
         yield backend.server.works(backend.server.work_us)
         backend.server.tell(self.home)
         return Done()
+
+
+def breach_of(transaction: object, answer: object, epoch: int) -> str:
+    """How an answer breaks the law of epochs, judged after the transaction; empty if it does not."""
+    is_fenced = isinstance(transaction, CommitChanges | ReadContent)
+    if is_fenced and isinstance(answer, Done | Found) and transaction.epoch != epoch:
+        return f"the database answered what {transaction.home} asked in epoch {transaction.epoch}, in epoch {epoch}"
+    return ""
