@@ -1729,7 +1729,7 @@ MUTANTS: Final = (
         "doubtful-commit-found-too-soon",
         "a commit in doubt counts as done if one server has it, which may not be the primary any more",
         "sim/transactions.py",
-        "        commits = content.commits\n        doubt = yield from server.written(Record(self.home))\n"
+        "        commits = content.commits\n        doubt = yield from server.written(backend, Record(self.home))\n"
         "        return doubt or Settled(commits)\n",
         "        yield server.works(server.sync_us)\n        return Settled(content.commits)\n",
         campaign="failover",

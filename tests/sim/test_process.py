@@ -36,6 +36,17 @@ def test_a_stopped_process_notices_everything_in_order_when_it_goes_on() -> None
     assert noticed == [0, 1, 2]
 
 
+def test_timers_that_rang_meanwhile_are_noticed_last() -> None:
+    gate = Gate()
+    noticed: list[str] = []
+    gate.ring(lambda: noticed.append("at once"))
+    gate.shut()
+    gate.ring(lambda: noticed.append("timer"))
+    gate.through(lambda: noticed.append("frames"))
+    gate.open()
+    assert noticed == ["at once", "frames", "timer"]
+
+
 def test_a_process_that_is_stopped_again_keeps_the_rest_for_later() -> None:
     gate = Gate()
     noticed: list[str] = []

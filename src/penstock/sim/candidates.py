@@ -262,7 +262,7 @@ class Candidacy:
 
     def _wake(self) -> None:
         """Look whether there is anything to do, unless the process is stopped."""
-        self._gate.through(self._look)
+        self._gate.ring(self._look)
 
     def _look(self) -> None:
         if self._is_over:

@@ -437,7 +437,7 @@ class SimBroker:
         if now_us != self._armed_us:
             return
         if self.gate.is_shut:
-            self.gate.through(self._ring_late)
+            self.gate.ring(self._ring_late)
             return
         core = self._may_step()
         if core is None:

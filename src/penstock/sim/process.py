@@ -57,10 +57,14 @@ def sleep(clock: Clock, us: int) -> Promise[None]:
 
 
 class Gate:
-    """Lets a process that is stopped notice nothing; when it goes on, it notices everything in order."""
+    """Lets a process that is stopped notice nothing; when it goes on, it notices everything in order, timers last.
+
+    Event loops look at their sockets before they look at their timers.
+    """
 
     def __init__(self) -> None:
         self._held: deque[Callback] = deque()
+        self._timers: deque[Callback] = deque()
         self.is_shut = False
         """Whether the process is stopped."""
 
@@ -71,18 +75,27 @@ class Gate:
     def open(self) -> None:
         """Let the process go on."""
         self.is_shut = False
-        while self._held and not self.is_shut:
-            self._held.popleft()()
+        for held in (self._held, self._timers):
+            while held and not self.is_shut:
+                held.popleft()()
 
     def clear(self) -> None:
         """The process has ended: nobody notices what was held."""
         self._held.clear()
+        self._timers.clear()
         self.is_shut = False
 
     def through(self, callback: Callback) -> None:
         """Call back now, or when the process goes on."""
         if self.is_shut:
             self._held.append(callback)
+        else:
+            callback()
+
+    def ring(self, callback: Callback) -> None:
+        """Call back for a timer, now or when the process goes on, and has noticed everything else."""
+        if self.is_shut:
+            self._timers.append(callback)
         else:
             callback()
 
