@@ -12,11 +12,9 @@ from penstock.sim.delivery_run import Failure
 from penstock.sim.failover_campaign import FAILOVER_PROBES, FailoverCampaign
 
 
-@pytest.mark.parametrize(
-    "first", [*range(0, 12, 4), *(pytest.param(first, marks=pytest.mark.long) for first in range(12, 60, 4))]
-)
+@pytest.mark.parametrize("first", [0, 2, *(pytest.param(first, marks=pytest.mark.long) for first in range(4, 50, 2))])
 def test_all_laws_hold_and_the_overlay_converges(first: int) -> None:
-    for seed in range(first, first + 4):
+    for seed in range(first, first + 2):
         run = FailoverCampaign(seed, checks=seed % 12 == 0, brokers_max=5).run(blows_max=16)
         assert run.is_sound, run.story()
         assert run.verdict.acknowledged > 0
