@@ -1742,12 +1742,4 @@ MUTANTS: Final = (
         "        if row.holder and row.timeline < 0:\n",
         campaign="failover",
     ),
-    Mutant(
-        "taken-while-held",
-        "a candidate takes a home that somebody holds",
-        "sim/holdings.py",
-        "if is_kept or (not is_mine and (found.holder or is_early)):",
-        "if is_kept or (not is_mine and is_early):",
-        campaign="failover",
-    ),
 )

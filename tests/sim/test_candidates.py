@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.broker.candidate import LeaseSettings
@@ -9,12 +11,16 @@ from penstock.broker.settings import BrokerSettings
 from penstock.sim.candidates import Home, HomePlan
 from penstock.sim.client import SimClient
 from penstock.sim.database import Database
+from penstock.sim.transactions import Found, ReadContent
 from penstock.sim.verdict import judge
 from penstock.sim.world import World
 
 LEASE_MS = 1_000
 NAMES = ("b1", "b2", "b3")
-SHARED = {"members": (*NAMES, "q.home"), "homes": ("q.home",)}
+
+
+def settings(name: str, number: int, **more: Any) -> BrokerSettings:
+    return BrokerSettings(name=name, number=number, members=(*NAMES, "q.home"), homes=("q.home",), **more)
 
 
 class Scene:
@@ -24,12 +30,13 @@ class Scene:
         self.world = World(seed)
         neighbours = {"b1": ("b2", "q.home"), "b2": ("b1", "b3"), "b3": ("b2", "q.home")}
         for number, (name, others) in enumerate(neighbours.items(), start=1):
-            self.world.add_broker(BrokerSettings(name=name, number=number, neighbours=others, **SHARED))
+            self.world.add_broker(settings(name, number, neighbours=others))
         self.world.add_link("b1", "b2")
         self.world.add_link("b2", "b3")
         self.database = Database(self.world.clock, is_synchronous=True)
-        settings = BrokerSettings(name="q.home", number=9, pubends=("q",), **SHARED)
-        plan = HomePlan(settings, ("b1", "b3"), LeaseSettings(LEASE_MS), answer_ms=LEASE_MS)
+        plan = HomePlan(
+            settings("q.home", 9, pubends=("q",)), ("b1", "b3"), LeaseSettings(LEASE_MS), answer_ms=LEASE_MS
+        )
         self.homes = self.world.add_homes([plan], self.database)
         self.home: Home = self.homes.homes["q.home"]
         self.publisher: SimClient = self.world.add_client("pub", "b2")
@@ -190,3 +197,12 @@ def test_what_homes_give_up_for_trimming_is_known_over_all_lives(scene: Scene) -
     assert scene.world.given_up()["q"] == 7
     assert len(scene.world.nodes) == 5
     assert [node.name for node in scene.world.running_homes] == ["q.home"]
+
+
+def test_an_answer_to_somebody_who_does_not_hold_the_home_is_noted(scene: Scene) -> None:
+    server = scene.database.primary
+    assert server.audit is not None
+    server.audit(ReadContent("q.home", 1, lambda content: content.commits), Found(1))
+    assert scene.home.breaches == []
+    server.audit(ReadContent("q.home", 7, lambda content: content.commits), Found(1))
+    assert scene.home.breaches == ["the database answered what q.home asked in epoch 7, in epoch 1"]

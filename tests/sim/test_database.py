@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from tests.sim.shared import ANSWER_MS, HOME, Shared, appended
 
 from penstock.sim.database import Connection, Doubtful
 from penstock.sim.transactions import CommitChanges, Done, Evict, Look, Passed, Tell
+from sim.shared import ANSWER_MS, HOME, Shared, appended
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.shared import HOME, LEASE, Shared
 
 from penstock.broker.candidate import Held, Lost, Release, Renew, Renewed, Take, Taken
 from penstock.sim.database import Server
 from penstock.sim.holdings import Holdings, store_application
+from sim.shared import HOME, LEASE, Shared
 
 
 @pytest.fixture

@@ -363,3 +363,90 @@ def test_what_the_wall_clock_showed_is_remembered_over_all_lives() -> None:
     made.start()
     assert [made.wall_ms(at_us) for at_us in (1_500_000, 2_500_000, 3_000_000)] == [1_500, 7_500, 2_900]
     assert made.wall_ms_max() == 8_000
+
+
+def kinds(node: SimBroker) -> list[str]:
+    return [stimulus[0] for stimulus in core(node).stimuli]
+
+
+def frame_for(node: SimBroker) -> None:
+    node.on_frames(next(iter(node._ends.values())), [Heartbeat(0)])
+
+
+def test_a_stopped_process_handles_everything_when_it_goes_on_and_timers_last(pair: Pair) -> None:
+    core(pair.b).deadline_ms = 10
+    frame_for(pair.b)
+    pair.b.gate.shut()
+    pair.clock.run_for(20_000)
+    frame_for(pair.b)
+    pair.b._on_committed(1)
+    assert kinds(pair.b) == ["connect", "receive"]
+    core(pair.b).deadline_ms = 25
+    pair.b.gate.open()
+    pair.clock.run_for(2_000)
+    assert kinds(pair.b) == ["connect", "receive", "receive", "committed"]
+    pair.clock.run_for(1_000)
+    assert kinds(pair.b)[4:] == ["deadline"]
+
+
+def test_a_stopped_process_hears_of_connections_when_it_goes_on(pair: Pair) -> None:
+    pair.b.gate.shut()
+    pair.link.cut(loud=True)
+    pair.link.heal()
+    pair.clock.run_for(1_000_000)
+    assert pair.link.is_connected
+    pair.b.gate.open()
+    assert kinds(pair.b) == ["connect", "disconnect", "connect"]
+    assert pair.b.connections == 1
+
+
+def test_what_was_held_for_a_life_that_is_over_is_forgotten(pair: Pair) -> None:
+    pair.b.gate.shut()
+    frame_for(pair.b)
+    pair.b.crash(loud=True)
+    pair.b.start()
+    assert not pair.b.gate.is_shut
+    assert kinds(pair.b) == []
+
+
+def test_a_broker_that_may_not_act_falls_silent_and_drops_its_connections(pair: Pair) -> None:
+    pair.b.may_act = lambda: False
+    pair.link.unwant()
+    frame_for(pair.b)
+    assert (pair.b.is_silent, pair.b.silences, pair.b.connections) == (True, 1, 0)
+    assert kinds(pair.b) == ["connect"]
+    pair.link.want()
+    pair.clock.run_for(50_000)
+    assert pair.b.connections == 0
+    pair.b.crash(loud=True)
+    pair.b.may_act = None
+    pair.b.start()
+    assert not pair.b.is_silent
+
+
+def test_an_observer_hears_when_a_life_begins_and_how_it_ends(pair: Pair) -> None:
+    heard: list[str] = []
+    pair.b.on_life = heard.append
+    pair.b.crash(loud=False)
+    pair.b.start()
+    pair.b.stop()
+    assert heard == ["crashes silently", "", "stops"]
+
+
+def test_a_stopped_process_that_is_to_end_in_order_goes_on_first(pair: Pair) -> None:
+    pair.b.gate.shut()
+    frame_for(pair.b)
+    former = core(pair.b)
+    pair.b.stop()
+    assert [stimulus[0] for stimulus in former.stimuli] == ["connect", "receive"]
+    assert not pair.b.is_up
+
+
+def test_a_broker_in_the_process_of_another_starts_when_it_is_told_to(pair: Pair) -> None:
+    host = Host(pair.clock)
+    node = SimBroker(
+        BrokerSettings("c"), Core, seed="1", clock=pair.clock, trace=pair.trace, host=host, gate=pair.b.gate
+    )
+    assert not node.is_up
+    node.start(incarnation=77)
+    assert core(node).incarnation == 77

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.sim.shared import ANSWER_MS, HOME, Shared, appended
 
 from penstock.broker.durable import KeepRecord
 from penstock.broker.effects import Commit, ReadKept, ReadLog
@@ -16,6 +15,7 @@ from penstock.model.tick import TICK_MAX
 from penstock.sim.device import DeviceUser
 from penstock.sim.process import Gate
 from penstock.sim.shared_device import Opened, SharedDevice, StoreOf
+from sim.shared import ANSWER_MS, HOME, Shared, appended
 
 
 class Told(Shared):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.sim.shared import ANSWER_MS, HOME, Shared, appended
 
 from penstock.sim.database import Connection, Row, Transaction
 from penstock.sim.transactions import (
@@ -21,7 +20,9 @@ from penstock.sim.transactions import (
     ReadContent,
     Settle,
     Settled,
+    breach_of,
 )
+from sim.shared import ANSWER_MS, HOME, Shared, appended
 
 
 @pytest.fixture
@@ -122,3 +123,13 @@ def test_a_row_changes_only_if_it_is_as_expected(shared: Shared) -> None:
     assert isinstance(looked, Looked)
     assert looked.row == Row(epoch=1, version=1)
     assert looked.now_ms > shared.clock.now_ms - 2 * ANSWER_MS
+
+
+def test_an_answer_to_who_does_not_hold_the_home_breaks_the_law() -> None:
+    read = ReadContent(HOME, 3, lambda content: content.commits)
+    assert breach_of(read, Found(1), 3) == ""
+    assert breach_of(read, Fenced(), 4) == ""
+    assert breach_of(Look(HOME), Looked(Row(), 0), 4) == ""
+    for transaction, answer in ((read, Found(1)), (commit(1, epoch=3), Done())):
+        said = breach_of(transaction, answer, 4)
+        assert said == "the database answered what q.home asked in epoch 3, in epoch 4"

@@ -218,9 +218,11 @@ class SimBroker:
 
     def stop(self) -> None:
         """Say goodbye, send what is queued, and end; a process that is stopped goes on first."""
-        self.gate.open()
-        if self._core is None:
-            return
+        if self.gate.is_shut:
+            self.gate.open()
+            if self._core is None:
+                # It has ended by what it noticed when it went on.
+                return
         effects = self.core.shutdown(now_ms=self._now_ms())
         self._end_life("stops")
         self._carry_out(effects)

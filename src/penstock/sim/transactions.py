@@ -202,7 +202,8 @@ class Tell:
 
 def breach_of(transaction: object, answer: object, epoch: int) -> str:
     """How an answer breaks the law of epochs, judged after the transaction; empty if it does not."""
-    is_fenced = isinstance(transaction, CommitChanges | ReadContent)
-    if is_fenced and isinstance(answer, Done | Found) and transaction.epoch != epoch:
-        return f"the database answered what {transaction.home} asked in epoch {transaction.epoch}, in epoch {epoch}"
-    return ""
+    if not isinstance(transaction, CommitChanges | ReadContent) or not isinstance(answer, Done | Found):
+        return ""
+    if transaction.epoch == epoch:
+        return ""
+    return f"the database answered what {transaction.home} asked in epoch {transaction.epoch}, in epoch {epoch}"
