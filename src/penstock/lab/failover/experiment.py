@@ -280,7 +280,9 @@ class _Play:
             whole = [each.whole_s(deliveries) for each in some]
             axes.scatter(across, whole, facecolors="none", edgecolors="grey", s=40)
             axes.scatter(across, counted, c=_COLOURS[kind], s=40)
-        axes.scatter([], [], facecolors="none", edgecolors="grey", label="with what the database took")
+        axes.scatter(
+            [], [], facecolors="none", edgecolors="grey", label="with the wait for the promotion and for a new standby"
+        )
         axes.axhline(LIMIT_S[self._profile], color="black", linestyle=":", label=f"limit, profile {self._profile}")
         counts = Counter(each.kind for each in self._outcomes)
         axes.set_xticks(range(len(KINDS)), [f"{kind}\n{counts[kind]} blows" for kind in KINDS])
