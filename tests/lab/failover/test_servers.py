@@ -16,6 +16,7 @@ TABLES = (
 WAITS = "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
 
 
+@pytest.mark.live
 def test_each_primary_that_dies_comes_back_as_the_standby() -> None:
     with database_folder() as folder, synchronous_pair(folder) as pair:
         servers = Servers(*pair)
