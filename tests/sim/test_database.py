@@ -106,6 +106,16 @@ def test_who_reaches_two_primaries_takes_the_one_promoted_last(shared: Shared) -
     assert connected(shared).server is former
 
 
+def test_nobody_is_connected_with_a_former_primary_that_follows_by_the_time_it_answers(shared: Shared) -> None:
+    shared.cut("b1", shared.standby)
+    connecting = shared.begin(shared.database.connecting("b1", "test", listens=HOME, answer_ms=ANSWER_MS))
+    shared.run(5)
+    shared.database.promote()
+    shared.database.rejoin()
+    shared.run(ANSWER_MS)
+    assert connecting == [None]
+
+
 def test_a_former_primary_that_follows_has_what_the_new_one_has(shared: Shared) -> None:
     former = shared.primary
     connection = connected(shared)

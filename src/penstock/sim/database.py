@@ -183,6 +183,7 @@ class Server:
     def written(self, backend: Backend, record: Record) -> Waiting[Doubtful | None]:
         """Write a record, and wait for the standby; returns None if it has the record, or need not have it."""
         yield self.works(self.sync_us)
+        assert self.is_primary, f"{self.name} is a standby, and writes"
         self.log.append(record)
         place = backend.place = len(self.log)
         self._unseen[place] = record
@@ -298,6 +299,7 @@ class Server:
 
     def receive(self, records: list[Record]) -> None:
         """Take over records of the primary."""
+        assert not self.is_primary, f"{self.name} is a primary, and follows"
         for record in records:
             self.log.append(record)
             record.apply_to(self.contents[record.home])
@@ -517,7 +519,8 @@ class Database:
         first_us = min(answers.values())
         wait_us = first_us + _OTHERS_US if is_any_mute else min(max(answers.values()), first_us + _OTHERS_US)
         yield sleep(self.clock, wait_us)
-        heard = [server for server, us in answers.items() if us <= wait_us and server.is_up]
+        # A former primary may have become a standby meanwhile.
+        heard = [server for server, us in answers.items() if us <= wait_us and server.is_up and server.is_primary]
         if not heard:
             return None
         best = max(heard, key=lambda each: each.timeline)
