@@ -184,3 +184,10 @@ def test_news_of_the_home_do_not_shorten_the_pause_after_it_could_not_be_run() -
     candidate.on_answer(Held("", 4, 0, ""), now_ms=20)
     candidate.hurry(now_ms=30)
     assert candidate.next_deadline() == 20 + _SETTINGS.lease_ms
+
+
+def test_a_lease_counts_from_when_the_database_was_asked_if_that_was_later() -> None:
+    candidate = Candidate("pb1", _SETTINGS)
+    candidate.on_deadline(now_ms=0)
+    assert candidate.on_answer(Taken(1), now_ms=50, asked_ms=40) == [Start(1)]
+    assert candidate.lease_until_ms == 40 + _SETTINGS.lease_ms

@@ -207,11 +207,15 @@ class Candidate:
             actions.append(self._asked)
         return actions
 
-    def on_answer(self, answer: Answer | None, *, now_ms: int) -> list[Action]:
-        """The database has answered the last question; None if it could not be asked, or did not answer."""
+    def on_answer(self, answer: Answer | None, *, now_ms: int, asked_ms: int = 0) -> list[Action]:
+        """The database has answered the last question; None if it could not be asked, or did not answer.
+
+        ``asked_ms`` is the time just before it was asked, if that was later than when it was to be asked.
+        """
         asked = self._asked
         assert asked is not None, f"{answer} answers nothing"
         self._asked = None
+        self._asked_ms = max(self._asked_ms, asked_ms)
         match asked:
             case Take():
                 return self._on_take(answer, now_ms)

@@ -229,20 +229,28 @@ class _Seat:
 
     async def _ask(self, question: Take | Renew | Release) -> None:
         answer: Answer | None = None
+        asked_ms = 0
         try:
             loop = asyncio.get_running_loop()
-            answer = await loop.run_in_executor(self._thread, self._answer, question)
+            asked_ms, answer = await loop.run_in_executor(self._thread, self._answer, question)
             if self._problem and self.node is None:
                 self._problem = ""
         except PenstockError as error:
             self._on_problem(str(error))
-        self._carry_out(self._candidate.on_answer(answer, now_ms=lease_clock_ms()))
+        self._carry_out(self._candidate.on_answer(answer, now_ms=lease_clock_ms(), asked_ms=asked_ms))
         self._watch()
         self._look.set()
 
-    def _answer(self, question: Take | Renew | Release) -> Answer:
-        """Put a question to the database; in the thread."""
-        holdings, lease = self._asked(), self.home.lease
+    def _answer(self, question: Take | Renew | Release) -> tuple[int, Answer]:
+        """Put a question to the database; returns when that was, and the answer; in the thread."""
+        holdings = self._asked()
+        # Connecting may take long, and the lease begins to run only with the question.
+        holdings.connect()
+        asked_ms = lease_clock_ms()
+        return asked_ms, self._answered(holdings, question)
+
+    def _answered(self, holdings: Holdings, question: Take | Renew | Release) -> Answer:
+        lease = self.home.lease
         match question:
             case Take():
                 place = self.home.candidates.index(self._name)

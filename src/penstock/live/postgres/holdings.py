@@ -116,6 +116,10 @@ class Holdings:
             with suppress(psycopg.Error):
                 connection.close()
 
+    def connect(self) -> None:
+        """Make the connection, if there is none."""
+        self._connected()
+
     def fileno(self) -> int:
         """The socket that becomes readable when the database has news of the home; -1 if there is none."""
         connection = self._connection
