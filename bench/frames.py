@@ -391,6 +391,7 @@ _LINK_KINDS: Final = (
     f.LinkState,
     f.Forward,
     f.FilterProbe,
+    f.Remembered,
     f.FilterApplied,
     f.MechanismMessage,
     f.Heartbeat,

@@ -40,6 +40,7 @@ _CLIENT_KINDS: Final = (
 )
 _LINK_KINDS: Final = (
     f.FilterProbe,
+    f.Remembered,
     f.FilterApplied,
     f.Nack,
     f.Nack,

@@ -17,7 +17,7 @@ from penstock.work.ledger import State
 def chain() -> Overlay:
     """The pubend's broker, one in between and the host."""
     overlay = Overlay(
-        BrokerSettings("pb", number=1, pubends=("pb.a",), neighbours=("mb",)),
+        BrokerSettings("pb", number=1, pubends=("pb.a",), neighbours=("mb",), inquiry_ms=0),
         BrokerSettings("mb", number=2, neighbours=("pb", "sb")),
         BrokerSettings("sb", number=3, neighbours=("mb",)),
     )

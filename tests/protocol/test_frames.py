@@ -28,7 +28,7 @@ def test_every_exported_frame_is_a_control_frame_or_a_data_frame() -> None:
 
 def test_every_control_frame_has_a_tag_of_its_own() -> None:
     tags = [each.__struct_config__.tag for each in CONTROL]
-    assert len(set(tags)) == len(tags) == 69
+    assert len(set(tags)) == len(tags) == 70
 
 
 def test_control_frames_are_values() -> None:

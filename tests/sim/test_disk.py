@@ -10,12 +10,13 @@ from penstock.broker.durable import (
     Change,
     ForgetPublishers,
     KeepRecord,
+    MarkLost,
     Recovered,
     RecoveredPubend,
     SetValue,
     Trim,
 )
-from penstock.model.tick import TICK_MAX, Tick
+from penstock.model.tick import TICK_MAX, Tick, TickRange
 from penstock.sim.disk import Disk
 
 
@@ -168,3 +169,35 @@ def test_growth_is_what_size_will_be_more() -> None:
     before, growth = disk.size_bytes, disk.growth_bytes(changes)
     disk.apply(changes)
     assert growth == disk.size_bytes - before == 5 - 7 - 10
+
+
+def test_ticks_that_are_marked_as_lost_are_read_as_damaged_until_they_are_trimmed() -> None:
+    disk = Disk()
+    disk.apply([append(1), append(3)])
+    lost = TickRange(Tick(4), Tick(90))
+    disk.apply([MarkLost("p", lost), append(91)])
+    assert (disk.last_tick("p"), disk.recovered().pubends["p"].last_tick) == (91, 91)
+    messages, last, damaged = disk.read("p", 2, 1_000, 1_000)
+    assert ([tick for tick, _ in messages], last, damaged) == ([3], 3, lost)
+    assert disk.read("p", 50, 60, 1_000) == ([], 49, lost)
+    assert disk.read("p", 3, 3, 1_000)[1:] == (3, None)
+    assert disk.read("p", 91, 95, 1_000)[1:] == (TICK_MAX, None)
+    disk.apply([Trim("p", Tick(91))])
+    assert disk.read("p", 91, 95, 1_000)[1:] == (TICK_MAX, None)
+    with pytest.raises(AssertionError, match="do not lie above 91"):
+        disk.apply([MarkLost("p", TickRange(Tick(91), Tick(99)))])
+
+
+def test_a_backup_brings_back_what_was_there_and_the_journal_goes_on() -> None:
+    disk = Disk()
+    disk.journal = []
+    disk.apply([append(1), SetValue("v", b"1"), KeepRecord("k", b"1")])
+    backup = disk.copy()
+    disk.apply([append(2), SetValue("v", b"2"), KeepRecord("k", b"22")])
+    disk.restore(backup)
+    assert (disk.ticks("p"), disk.recovered().values, disk.kept_names()) == ([1], {"v": b"1"}, ["k"])
+    disk.apply([append(2)])
+    assert [tick for _, tick, _ in disk.journal] == [1, 2, 2]
+    disk.restore(backup)
+    assert disk.ticks("p") == [1]
+    assert disk.size_bytes == backup.size_bytes

@@ -142,6 +142,7 @@ class Broker:
                 self._strangers.due,
                 self._desk.due,
                 self._neighbourhood.due,
+                rooms.memory.due,
             )
         )
         self._subscribed = False
@@ -383,6 +384,7 @@ class Broker:
         self._tracker.on_deadline()
         self.migrations.on_deadline(now_ms=now_ms)
         self._operator.on_deadline(now_ms=now_ms)
+        self.rooms.memory.on_deadline(now_ms=now_ms)
         if self._readiness.is_time_to_retry(now_ms=now_ms):
             self._neighbourhood.probe()
         self._mechanisms.on_deadline(now_ms=now_ms)
@@ -508,6 +510,10 @@ class Broker:
 
     def _finish(self, now_ms: int) -> list[Effect]:
         self._intake.send_on(now_ms=now_ms)
+        self._guaranteed.look(now_ms=now_ms)
+        if self._guaranteed.take_begun():
+            self._intake.go_on(now_ms=now_ms)
+        self._neighbourhood.tell_known()
         ways = (self._topology.version, self._connections.links_version)
         if ways != self._ways:
             self._ways = ways
@@ -516,6 +522,7 @@ class Broker:
             self._intake.carrying.look(now_ms=now_ms)
             self._visitors.look()
             self._guaranteed.work.look(now_ms=now_ms)
+            self.rooms.memory.look(now_ms=now_ms)
         if self._router.heard:
             self._mechanisms.hear(now_ms=now_ms)
         self._neighbourhood.acknowledge()

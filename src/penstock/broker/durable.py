@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock.model.tick import Tick
+from penstock.model.tick import Tick, TickRange
 from penstock.tracking.records import DamagedRecordError
 from penstock.tracking.stored import HEADER_BYTES_MAX, StoredFilter, decode_header
 
@@ -22,6 +22,7 @@ __all__ = [
     "Change",
     "ForgetPublishers",
     "KeepRecord",
+    "MarkLost",
     "Recovered",
     "RecoveredPubend",
     "SetValue",
@@ -53,6 +54,18 @@ class Append:
     """The tick up to which the pubend may promise silence from now on; never below an earlier lease."""
     sequences: Mapping[bytes, int] = field(default_factory=dict)
     """Highest sequence number by publisher; a lower one than stored changes nothing."""
+
+
+@dataclass(slots=True, frozen=True)
+class MarkLost:
+    """Marks ticks of a pubend as lost: reads that meet them report them as damaged, until they are trimmed.
+
+    The ticks lie above every message of the log, and not below what was trimmed. Carried out before the appends of the
+    same group, which must lie above: the last of these ticks counts as the last tick of the log from then on.
+    """
+
+    pubend: str
+    ticks: TickRange
 
 
 @dataclass(slots=True, frozen=True)
@@ -89,7 +102,7 @@ class KeepRecord:
     value: bytes | None
 
 
-Change = Append | Trim | ForgetPublishers | SetValue | KeepRecord
+Change = Append | MarkLost | Trim | ForgetPublishers | SetValue | KeepRecord
 """Anything that may be part of a commit."""
 
 

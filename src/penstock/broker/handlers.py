@@ -50,6 +50,7 @@ def link_handlers(neighbourhood: Neighbourhood, router: Router, mechanisms: Mech
                 router, lambda _, frame, now_ms: neighbourhood.on_applied(frame, now_ms=now_ms)
             ),
             f.Forward: lambda peer, frame, _: router.forward(frame, peer.name),
+            f.Remembered: lambda peer, frame, now_ms: neighbourhood.on_remembered(peer, frame, now_ms=now_ms),
             f.MechanismMessage: mechanisms.on_message,
         },
     )

@@ -9,6 +9,7 @@ from penstock.broker.connections import Connections
 from penstock.broker.host.subscribers import Subscribers
 from penstock.broker.mechanisms.tracker import Tracker
 from penstock.broker.neighbours.filters import Filters
+from penstock.broker.neighbours.memory import Memory
 from penstock.broker.neighbours.topology import Topology
 from penstock.broker.pubends import Pubends
 from penstock.broker.settings import BrokerSettings, SettingsInForce
@@ -55,3 +56,4 @@ class Rooms:
             self.connections,
             self.tracker,
         )
+        self.memory = Memory(settings.name, self.connections, self.router)

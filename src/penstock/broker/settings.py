@@ -85,6 +85,11 @@ class BrokerSettings:
     """After this long without a message, a guaranteed stream announces silence."""
     lease_ms: int = 5_000
     """How far ahead of its clock a pubend may promise ticks and silence; a restart after a crash begins after it."""
+    inquiry_ms: int = 3_000
+    """How long a pubend that begins a new life waits for what others remember of former ones, unless all have answered.
+
+    With 0 it asks nobody, and trusts its store.
+    """
     receive_window_ms: int = 10_000
     """How much of each stream is kept beyond its doubt horizon, in time."""
     receive_window_bytes: int = 16 * _MEBIBYTE
@@ -210,7 +215,7 @@ class BrokerSettings:
         self._check_last_values()
         if self.lease_ms < 2 * self.silence_ms:
             raise SettingsError(f"lease_ms {self.lease_ms} is less than two silences of {self.silence_ms} ms")
-        for each in ("retain_ms", "retain_bytes"):
+        for each in ("retain_ms", "retain_bytes", "inquiry_ms"):
             if getattr(self, each) < 0:
                 raise SettingsError(f"{each} {getattr(self, each)} is negative")
         if self.retain_bytes > self.retain_bytes_max:

@@ -111,6 +111,10 @@ class StreamDesk:
 
     def hear(self, frame: StreamFrame, *, now_ms: int) -> list[Wish]:
         """Handles a frame about a stream, from a neighbour or from this broker itself, or forwards it."""
+        log = self._logs.get(frame.pubend)
+        if log is not None and not log.is_begun and not isinstance(frame, Answer):
+            # It does not know where it is yet; whoever needs the answer asks again.
+            return []
         match frame:
             case StreamOpen():
                 return self._on_open(frame, now_ms)
@@ -291,6 +295,10 @@ class StreamDesk:
     def on_positions(self, frame: Positions, *, now_ms: int) -> list[Wish]:
         """Takes the positions of durable subscriptions downstream that have moved."""
         wishes: list[Wish] = []
+        log = self._logs.get(frame.pubend)
+        if log is not None and not log.is_begun:
+            # It may have lost names, and must not deny them. They are reported again.
+            return wishes
         for name, ownership, tick, host in frame.durables:
             wishes += self._pass(frame.pubend, name, ownership, tick, host, now_ms)
         return wishes

@@ -177,6 +177,9 @@ class WorkDesk:
         if frame.pubend not in self._logs:
             self._ways.up(frame.pubend, frame)
             return
+        if not self._logs[frame.pubend].is_begun:
+            # Hosts repeat what is not answered.
+            return
         match frame:
             case WorkAsk():
                 self._answer(self.home.ask(frame, now_ms=now_ms), now_ms)

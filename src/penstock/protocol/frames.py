@@ -124,6 +124,7 @@ __all__ = [
     "LogRequest",
     "LogSpan",
     "Lost",
+    "Marks",
     "MechanismMessage",
     "Migrate",
     "Missing",
@@ -138,6 +139,7 @@ __all__ = [
     "PublishAck",
     "ReadRequest",
     "Refused",
+    "Remembered",
     "Rewind",
     "Rewound",
     "Settle",
@@ -179,6 +181,8 @@ PROTOCOL_VERSION: Final = 8
 
 _Ticks = Annotated[tuple[tuple[Name, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)]
 """Pubends, with a tick of each."""
+Marks: TypeAlias = Annotated[tuple[tuple[PlainName, PubendTick, PubendTick], ...], msgspec.Meta(max_length=NAMES_MAX)]
+"""Pubends, with two ticks of each."""
 _Selectors = Annotated[tuple[SelectorText, ...], msgspec.Meta(max_length=NAMES_MAX)]
 
 
@@ -194,6 +198,27 @@ class LinkState(Control, tag="linkstate", frozen=True, array_like=True):
     """The pubends among these that guarantee nothing."""
     number: Count = 0
     """The origin's number in message identifiers."""
+    life: Count = 0
+    """The incarnation with which the origin's present life began."""
+    known: Marks = ()
+    """The guaranteed pubends among these: up to which tick this life knows what former ones may have promised, and up
+    to which tick it has or misses their messages."""
+    is_asking: bool = False
+    """Whether the origin waits to hear from all brokers what they remember of these pubends."""
+
+
+class Remembered(Control, tag="remembered", frozen=True, array_like=True):
+    """A broker tells another one what it has heard of its pubends in former lives, if that life does not know it."""
+
+    to: PlainName
+    host: PlainName
+    """The broker that remembers."""
+    life: Count
+    """The life of the other that it answers."""
+    marks: Marks = ()
+    """Pubends, with the last tick of which anything was heard, and the last one that has a message."""
+    hops: Count = 0
+    """How many brokers have forwarded it."""
 
 
 class FilterUpdate(Control, tag="filter", frozen=True, array_like=True):
@@ -516,6 +541,7 @@ ControlFrame: TypeAlias = (
     | LinkState
     | FilterUpdate
     | FilterAck
+    | Remembered
     | FilterProbe
     | FilterApplied
     | Subscribe

@@ -112,6 +112,8 @@ class PubendStatus(Struct):
     """The groups that share its messages, by name."""
     last_values: LastValuesStatus | None = None
     """What it keeps of messages that were trimmed; None if it is not to keep any."""
+    lost: tuple[int, int] | None = None
+    """The first and last tick that it gave up when its broker started, as its store was an older copy; else None."""
 
 
 class StreamStatus(Struct):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from penstock.broker.durable import (
@@ -16,6 +17,7 @@ from penstock.broker.durable import (
     Change,
     ForgetPublishers,
     KeepRecord,
+    MarkLost,
     Recovered,
     RecoveredPubend,
     SetValue,
@@ -35,6 +37,8 @@ class _Log:
     ticks: list[int] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     damaged: set[int] = field(default_factory=set)
+    lost: list[TickRange] = field(default_factory=list)
+    """Ticks that were marked as lost, ascending."""
     lease: int | None = None
     last_tick: int | None = None
     trimmed_below: int = 0
@@ -71,6 +75,18 @@ class Disk:
         self.journal: list[tuple[str, int, bytes]] | None = None
         """If a list: pubend, tick and body of every message that ever became durable, for the checkers."""
 
+    def copy(self) -> Disk:
+        """A backup: what is on the disk now, without the journal."""
+        backup = deepcopy(self, {id(self.journal): None})
+        backup.journal = None
+        return backup
+
+    def restore(self, backup: Disk) -> None:
+        """Replace everything by what a backup has; the journal goes on."""
+        restored = backup.copy()
+        restored.journal = self.journal
+        vars(self).update(vars(restored))
+
     @property
     def size_bytes(self) -> int:
         """Bytes of all stored bodies and records."""
@@ -86,6 +102,9 @@ class Disk:
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply the changes, all or none: appends, then trims, then the rest in order, as the live store does."""
         appends = [change for change in changes if isinstance(change, Append)]
+        for change in changes:
+            if isinstance(change, MarkLost):
+                self._mark_lost(change)
         self._check(appends)
         for append in appends:
             self._append(append)
@@ -116,8 +135,11 @@ class Disk:
         if first < log.trimmed_below:
             return [], first - 1, TickRange(Tick(first), Tick(min(last, log.trimmed_below - 1)))
         messages: list[tuple[int, bytes]] = []
+        gone = next((each for each in log.lost if each.last >= first), None)
         for place in range(bisect_left(log.ticks, first), len(log.ticks)):
             tick, body = log.ticks[place], log.bodies[place]
+            if gone is not None and gone.first < tick:
+                break
             if tick > last:
                 # The ticks in between are known to be silence.
                 return messages, tick - 1, None
@@ -127,7 +149,9 @@ class Disk:
                 return messages, tick - 1, None
             messages.append((tick, body))
             bytes_max -= len(body)
-        return messages, int(TICK_MAX), None
+        if gone is None:
+            return messages, int(TICK_MAX), None
+        return messages, max(first, gone.first) - 1, gone if gone.first <= last else None
 
     def recovered(self) -> Recovered:
         """What a broker finds on its disk when it starts."""
@@ -221,6 +245,14 @@ class Disk:
             highest, newest = log.publishers.get(publisher, (0, 0))
             log.publishers[publisher] = max(highest, sequence), max(newest, latest)
 
+    def _mark_lost(self, change: MarkLost) -> None:
+        log, ticks = self._log(change.pubend), change.ticks
+        assert log.next_tick <= ticks.first <= ticks.last <= TICK_MAX, (
+            f"pubend {change.pubend}: lost ticks {ticks.first} to {ticks.last} do not lie above {log.next_tick - 1}"
+        )
+        log.lost.append(ticks)
+        log.last_tick = ticks.last
+
     def _trim(self, trim: Trim) -> None:
         assert trim.batches_max > 0, f"pubend {trim.pubend}: a trim of {trim.batches_max} batches never ends"
         log = self._log(trim.pubend)
@@ -232,3 +264,4 @@ class Disk:
         del log.ticks[:count], log.bodies[:count]
         # If later commits have more to drop, the bound is where this one ended.
         log.trimmed_below = min(trim.below_tick, log.ticks[0]) if log.ticks else trim.below_tick
+        log.lost = [each for each in log.lost if each.last >= log.trimmed_below]

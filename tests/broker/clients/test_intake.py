@@ -120,7 +120,7 @@ def test_of_a_batch_that_was_taken_in_part_the_rest_is_taken() -> None:
 
 
 def test_repetitions_are_recognised_after_a_crash_and_what_was_not_durable_is_taken_anew() -> None:
-    overlay = chain("pb", "sb", guaranteed=True)
+    overlay = chain("pb", "sb", guaranteed=True, inquiry_ms=0)
     first = overlay.client("pb", publisher=b"me")
     first.publish({"number": 1})
     overlay.syncs = False
@@ -266,7 +266,7 @@ def refusals(client: TestClient) -> list[tuple[int, int]]:
 
 def picky() -> Overlay:
     """A broker that takes messages with positive numbers only."""
-    return chain("pb", "sb", guaranteed=True, access=allowing("number > 0"))
+    return chain("pb", "sb", guaranteed=True, inquiry_ms=0, access=allowing("number > 0"))
 
 
 def allowing(selector: str) -> Access:

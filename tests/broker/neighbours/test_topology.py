@@ -206,12 +206,12 @@ def test_what_a_dead_broker_said_does_not_keep_its_links_alive() -> None:
 
 def test_what_is_flooded_names_all_links_and_grows_in_sequence() -> None:
     copy = alone(pubends=("p",))
-    assert copy.states == [LinkState("a", 5, 1, (), ("p",))]
-    assert copy.neighbour_up("c") == LinkState("a", 5, 2, ("c",), ("p",))
-    assert copy.neighbour_up("b") == LinkState("a", 5, 3, ("b", "c"), ("p",))
-    assert copy.neighbour_down("c") == LinkState("a", 5, 4, ("b",), ("p",))
-    assert copy.neighbour_down("unknown") == LinkState("a", 5, 5, ("b",), ("p",))
-    assert copy.states == [LinkState("a", 5, 5, ("b",), ("p",))]
+    assert copy.states == [LinkState("a", 5, 1, (), ("p",), life=5)]
+    assert copy.neighbour_up("c") == LinkState("a", 5, 2, ("c",), ("p",), life=5)
+    assert copy.neighbour_up("b") == LinkState("a", 5, 3, ("b", "c"), ("p",), life=5)
+    assert copy.neighbour_down("c") == LinkState("a", 5, 4, ("b",), ("p",), life=5)
+    assert copy.neighbour_down("unknown") == LinkState("a", 5, 5, ("b",), ("p",), life=5)
+    assert copy.states == [LinkState("a", 5, 5, ("b",), ("p",), life=5)]
 
 
 def test_older_and_equal_words_are_not_passed_on_and_change_nothing() -> None:

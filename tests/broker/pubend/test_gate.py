@@ -198,3 +198,17 @@ def test_a_pubend_at_a_low_rate_is_known_to_be_throttled_although_nobody_knocks(
     entrance.remind()
     assert controls["p"].pdcc._is_held_back
     assert not controls["q"].pdcc._is_held_back
+
+
+def test_before_a_pubend_has_begun_nothing_passes_and_then_all_does_in_order() -> None:
+    waiting = {"p": True}
+    admitted = Admitted()
+    controls = {"p": PubendControl(SETTINGS, now_ms=0)}
+    entrance = Gate(controls, admitted.admit, lambda pubend: waiting[pubend])
+    assert entrance.offer(held(2), now_ms=1) is None
+    assert entrance.offer(held(1, first=3), now_ms=1) is None
+    entrance.remind()
+    assert (entrance.next_deadline(now_ms=1), entrance.release(now_ms=1)) == (None, [])
+    waiting["p"] = False
+    assert [each.batch.sequence for each, _ in entrance.release(now_ms=2)] == [2, 3]
+    assert admitted.bodies() == [b"m1", b"m2", b"m3"]

@@ -350,3 +350,58 @@ def test_messages_from_a_tick_on_are_counted_and_estimated_where_they_are_older_
     assert again.log.messages_from(0) == (10, False)
     again.publish(b"e")
     assert again.log.messages_from(old + 1) == (1, True)
+
+
+# --- a new life that asks others first
+
+OLD = RecoveredPubend(lease=tick_at(NOW_MS), last_tick=tick_at(NOW_MS - 5_000))
+
+
+def test_a_log_that_waits_knows_nothing_beyond_its_last_message() -> None:
+    shell = Shell(OLD)
+    shell.log.wait()
+    assert shell.log.promised == OLD.last_tick
+    assert shell.silence(60_000) is None
+    assert shell.log.begin(now_ms=shell.now_ms) is None
+    assert (shell.log.promised, shell.log.has_lost) == (OLD.lease, False)
+    shell.renew()
+    spoken = shell.commit() or shell.silence()
+    assert spoken is not None
+    assert OLD.last_tick is not None
+    assert spoken.first == OLD.last_tick + 1
+
+
+@pytest.mark.parametrize("heard", [tick_at(NOW_MS + 9_000), 5])
+def test_what_is_lost_reaches_from_the_last_message_to_the_present_or_what_others_have_heard(heard: int) -> None:
+    shell = Shell(OLD)
+    shell.log.wait()
+    change = shell.log.mark_lost(heard, now_ms=NOW_MS)
+    assert OLD.last_tick is not None
+    assert change.ticks == (OLD.last_tick + 1, max(heard, tick_at(NOW_MS)))
+    shell.log.begin_after(change.ticks)
+    assert shell.log.has_lost
+    published = shell.publish(b"x")
+    assert ticks_of(published)[0] > change.ticks.last
+    spoken = shell.commit()
+    assert spoken is not None
+    assert spoken.first == change.ticks.last + 1
+    shell.log.check_invariants()
+
+
+def test_a_new_log_begins_above_what_others_have_heard() -> None:
+    shell = Shell()
+    shell.log.wait()
+    heard = tick_at(NOW_MS + 9_000)
+    birth = shell.log.begin(heard=heard, now_ms=NOW_MS)
+    assert birth is not None
+    assert birth.below_tick == heard + 1
+    assert ticks_of(shell.publish(b"x"))[0] > heard
+
+
+def test_ticks_that_somebody_remembers_too_late_are_not_used_again() -> None:
+    shell = Shell()
+    shell.log.begin(now_ms=NOW_MS)
+    heard = tick_at(NOW_MS + 9_000)
+    shell.log.skip_to(heard)
+    assert ticks_of(shell.publish(b"x")) == [heard + 1]
+    shell.log.check_invariants()

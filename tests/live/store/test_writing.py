@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from live.store.support import append, everything, numbered, opened, sequences, tamper, ticks_of
-from penstock.live.store import Append, Change, ChangeRefusedError, ForgetPublishers, LogStore, SetValue, Trim
+from penstock.live.store import (
+    Append,
+    Change,
+    ChangeRefusedError,
+    ForgetPublishers,
+    LogStore,
+    MarkLost,
+    SetValue,
+    Trim,
+)
 from penstock.live.store.gathered import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from penstock.live.store.writing import _ROWS_MAX
 from penstock.model.tick import TICK_MAX, Tick, TickRange
@@ -46,6 +55,10 @@ def test_batches_are_cut_by_bytes_and_by_messages(tmp_path: Path) -> None:
         (Append("p", sequences={b"x": 2**63}), "is outside 0 to"),
         (Trim("p", Tick(-1)), "tick -1 is outside"),
         (Trim("p", Tick(1), batches_max=0), "a trim of 0 batches never ends"),
+        (MarkLost("p", TickRange(Tick(10), Tick(20))), "lost ticks 10 to 20 do not lie above 10"),
+        (MarkLost("p", TickRange(Tick(12), Tick(11))), "do not lie above"),
+        (MarkLost("p", TickRange(Tick(12), Tick(TICK_MAX + 1))), "is outside 0 to"),
+        (MarkLost("q", TickRange(Tick(5), Tick(9))), "behind messages of the same commit"),
         (ForgetPublishers("p", Tick(-1)), "tick -1 is outside"),
     ],
 )
@@ -150,3 +163,18 @@ def test_the_space_of_a_damaged_batch_is_not_used_again(tmp_path: Path) -> None:
         assert store._database.execute("SELECT place FROM bodies").fetchall() == [(1,)]
         append(store, 21, 21)
         assert ticks_of(everything(store)) == [21]
+
+
+def test_ticks_are_marked_as_lost_before_what_is_appended_with_them(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        append(store, 1, 3)
+        lost = TickRange(Tick(4), Tick(90))
+        store.commit([MarkLost("p", lost), Append("p", numbered(91, 92), Tick(200)), MarkLost("new", lost)])
+        assert (store.first_tick("p"), store.last_tick("p"), store.message_count("p")) == (1, 92, 5)
+        assert (store.first_tick("new"), store.last_tick("new")) == (4, 90)
+    with opened(tmp_path) as store:
+        assert (store.damaged("p"), store.damaged("new")) == ([lost], [lost])
+        part = store.read_part("p", Tick(2), TICK_MAX, bytes_max=1_000)
+        assert ([tick for tick, _ in part.messages], part.last) == ([2, 3], 3)
+        recovered = store.recovered().pubends
+        assert (recovered["p"].last_tick, recovered["new"].last_tick) == (92, 90)

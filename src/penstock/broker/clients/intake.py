@@ -81,7 +81,7 @@ class Intake:
         self._guaranteed = guaranteed
         self._congestion = congestion
         self._refuse = refuse
-        self._gate = Gate(congestion.controls, guaranteed.publish)
+        self._gate = Gate(congestion.controls, guaranteed.publish, guaranteed.waits)
         self._limiter, self._turnstile = limiter, Turnstile(limiter)
         self._ways = Ways(rooms, rooms.pubends.names)
         self.carrying: Final = Carrying(
@@ -431,6 +431,12 @@ class Intake:
             return self._release_ms if later is None else later
         return min(later, self._release_ms)
 
+    def go_on(self, *, now_ms: int) -> None:
+        """Pubends have begun: admits what waited for that."""
+        for held, commit in self._gate.release(now_ms=now_ms):
+            self._on_taken(held.source, held.batch, commit, now_ms)
+        self._plan_release(now_ms)
+
     def on_deadline(self, *, now_ms: int) -> None:
         """Sends the acknowledgements that have waited long enough, and admits waiting messages."""
         if self._release_ms is not None and now_ms >= self._release_ms:
@@ -503,7 +509,9 @@ class Intake:
         """Tells publishers why they wait for a rate, and all others that they need not wait any more."""
         limited = dict(self._withheld)
         for pubend, sources in ({} if self._gate.is_open else self._gate.waiting()).items():
-            self._tell(_without(sources, self._withheld), self._congestion.limit(pubend, len(sources)))
+            why = self._guaranteed.why_waits(pubend)
+            limit = HeldBack(why) if why else self._congestion.limit(pubend, len(sources))
+            self._tell(_without(sources, self._withheld), limit)
             limited |= sources
         for source, (reason, rate_s) in self._turnstile.reasons().items():
             window_bytes = max(int(min(rate_s, _RATE_S_MAX) * _WINDOW_S), _WINDOW_BYTES_MIN) if reason else 0

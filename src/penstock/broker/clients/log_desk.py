@@ -208,6 +208,8 @@ class LogDesk:
 
     def on_answer(self, frame: LogAnswer) -> None:
         """Passes a pubend's answer on to the client or host that asked."""
+        if frame.pubend not in self._logs and frame.last >= frame.first:
+            self._rooms.memory.note(frame.pubend, frame.last, frame.ticks[-1] if frame.ticks else 0)
         if frame.host != self._name:
             child = self._ways.child(frame.pubend, frame.host)
             if child is not None:

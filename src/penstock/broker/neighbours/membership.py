@@ -73,6 +73,7 @@ class Membership:
         self._connections = rooms.connections
         self._topology = rooms.topology
         self._filters = rooms.filters
+        self._memory = rooms.memory
         self._neighbourhood = neighbourhood
         self._leaving: dict[str, None] = {}
         """Brokers that were removed and are not forgotten yet."""
@@ -108,6 +109,7 @@ class Membership:
             del self._leaving[name]
             self._topology.forget(name)
             self._filters.forget(name)
+            self._memory.forget(name)
             self._connections.record("broker-forgotten", member=name)
 
     def _set_bounds(self) -> None:

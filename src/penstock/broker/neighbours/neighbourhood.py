@@ -38,6 +38,7 @@ from penstock.protocol.frames import (
     Hello,
     LinkProof,
     LinkState,
+    Remembered,
 )
 
 __all__ = ["Held", "Neighbourhood", "challenge_for", "is_proof", "proof_of"]
@@ -78,6 +79,7 @@ class Neighbourhood:
     ) -> None:
         settings = self._settings = rooms.settings
         self._incarnation = incarnation
+        self._memory = rooms.memory
         self._rng = rng
         self._secret = b""
         """Makes the challenges of this life unpredictable; drawn for the first of them."""
@@ -191,9 +193,27 @@ class Neighbourhood:
         if state.origin in self._settings.homes:
             self._supersede(state)
         if news is not None:
+            if news is state:
+                self._memory.learn(state)
             self._readiness.stir(now_ms=now_ms)
             # A contradiction of stale news about ourselves also goes back to its sender.
             self._flood_state(news, but=peer.name if news is state else "")
+
+    def on_remembered(self, peer: Peer, frame: Remembered, *, now_ms: int) -> None:
+        """A broker says what it remembers of another's pubends: takes it, or forwards it."""
+        if not self._router.is_from_host(peer.name, f"${frame.to}", frame.host):
+            return
+        if frame.to == self._settings.name:
+            self._guaranteed.on_remembered(frame, now_ms=now_ms)
+        else:
+            self._memory.pass_on(frame)
+
+    def tell_known(self) -> None:
+        """Floods what this life knows of former ones, if that is news."""
+        state = self._guaranteed.take_known()
+        if state is not None:
+            self._guaranteed.before_ways_change()
+            self._flood_state(state)
 
     def _supersede(self, state: LinkState) -> None:
         """A home was heard of: ends what belongs to an earlier life of it, here or at the other end of a link."""
@@ -282,6 +302,9 @@ class Neighbourhood:
         """A host asks whether the path from a pubend knows its filter: forwards the probe, or answers at the pubend."""
         if self._topology.origin_of(probe.pubend) != self._settings.name:
             self.say_to(self._router.place_in(probe.pubend).parent, probe)
+            return
+        if self._guaranteed.waits(probe.pubend):
+            # The host asks again.
             return
         incarnation, version = self._filters.version_of(probe.host)
         if (incarnation, version) >= (probe.incarnation, probe.version):

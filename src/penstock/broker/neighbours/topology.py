@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.protocol.frames import LinkState
+from penstock.protocol.frames import LinkState, Marks
 
 __all__ = ["BROKERS_MAX", "PUBENDS_MAX", "Graph", "Topology"]
 
@@ -45,8 +45,10 @@ class Topology:
         self._can_move = can_move
         self.is_superseded = False
         """Whether a later life of this broker runs elsewhere."""
-        self._incarnation = incarnation
+        self._incarnation = self._life = incarnation
         self._sequence = 0
+        self._known: Marks = ()
+        self._is_asking = False
         self._pubends, self._best_effort = pubends, best_effort
         self._neighbours: dict[str, None] = {}
         self._states: dict[str, LinkState] = {}
@@ -71,6 +73,11 @@ class Topology:
     def neighbour_down(self, name: str) -> LinkState:
         """A link went down; returns what must be flooded."""
         self._neighbours.pop(name, None)
+        return self._announce()
+
+    def tell_known(self, known: Marks, *, is_asking: bool) -> LinkState:
+        """Says what this life knows of the former ones of its pubends; returns what must be flooded."""
+        self._known, self._is_asking = known, is_asking
         return self._announce()
 
     def learn(self, state: LinkState) -> LinkState | None:
@@ -133,6 +140,11 @@ class Topology:
             if name in counted or name in self._members
         }
 
+    @property
+    def life(self) -> int:
+        """The incarnation with which the present life of this broker began."""
+        return self._life
+
     def incarnation_of(self, name: str) -> int:
         """Which life of a broker the last that was heard of it is about; -1 if nothing was."""
         state = self._states.get(name)
@@ -194,6 +206,9 @@ class Topology:
             self._pubends,
             self._best_effort,
             self._number,
+            self._life,
+            self._known,
+            self._is_asking,
         )
         self._states[self._name] = state
         self._changed()

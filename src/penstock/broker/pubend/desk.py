@@ -79,6 +79,8 @@ class PubendDesk:
         self._registers = registers
         self._replies: deque[_Reply] = deque()
         self._forgotten: deque[tuple[str, str, int]] = deque(maxlen=_FORGOTTEN_MAX)
+        self._gone: dict[tuple[str, str], None] = {}
+        """The names that were forgotten last, with their pubends."""
         self._settled: list[StreamSettled] = []
         """What was settled in this turn: its answers wait for the turn's commit."""
         self._settled_ticks = 0
@@ -168,6 +170,9 @@ class PubendDesk:
             existed = (frame.pubend, frame.host, frame.ticket) in self._forgotten
             return [StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=existed)]
         self._forgotten.append((frame.pubend, frame.host, frame.ticket))
+        self._gone[frame.pubend, frame.durable] = None
+        if len(self._gone) > _FORGOTTEN_MAX:
+            del self._gone[next(iter(self._gone))]
         self.counts["durables_forgotten"] += 1
         commit = self._commits.add(change)
         answer = StreamForgotten(frame.pubend, frame.host, frame.ticket, existed=True)
@@ -260,7 +265,16 @@ class PubendDesk:
             assert known is not None
             known.heard_ms = now_ms
             return []
-        return [StreamTaken(pubend, host, name, _GONE if known is None else known.ownership)]
+        return [StreamTaken(pubend, host, name, self._holder(pubend, name, known))]
+
+    def _holder(self, pubend: str, name: str, known: Named | None) -> int:
+        """The ownership of a name's holder, for a host that thinks that it holds it."""
+        if known is not None:
+            return known.ownership
+        if self._logs[pubend].has_lost and (pubend, name) not in self._gone:
+            # The claim was lost with the rest: its host claims the name again.
+            return 0
+        return _GONE
 
     def settle(self, frame: StreamSettle, *, now_ms: int) -> list[Answer]:
         """Takes what was acknowledged under a name; the answer comes when that is durable, see ``finish``."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from penstock.broker.connections import Connections
@@ -20,7 +21,7 @@ from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.register import MaySee, Register
 from penstock.broker.pubend.work import WorkHome
 from penstock.broker.settings import BrokerSettings
-from penstock.model.tick import Tick, tick_at
+from penstock.model.tick import Tick, TickRange, tick_at
 from penstock.protocol.frames import Positions
 from penstock.protocol.status import LastValuesStatus, PubendStatus
 
@@ -32,6 +33,7 @@ _BATCHES_MAX: Final = 2_000
 """Stored batches trimmed at a time: more than are added meanwhile, and few enough to delay nobody."""
 _FORGET_MS: Final = 24 * 3_600_000
 """A publisher that was silent for this long is not expected to resend messages any more."""
+_NOTHING: Final[Mapping[str, TickRange]] = MappingProxyType({})
 _LAPSE: Final = 8
 """When the oldest is dropped, it is an eighth of the maximum at once, and not a little at every message."""
 
@@ -222,9 +224,12 @@ class Finality:
         return min(below, log.promised + 1)
 
     def status(
-        self, may_see: MaySee | None = None, views: Callable[[str], LastValuesStatus | None] = lambda _: None
+        self,
+        may_see: MaySee | None = None,
+        views: Callable[[str], LastValuesStatus | None] = lambda _: None,
+        lost: Mapping[str, TickRange] = _NOTHING,
     ) -> dict[str, PubendStatus]:
-        """Figures by pubend, with the durable subscriptions that may be seen, and those of its last values."""
+        """Figures by pubend, with the durable subscriptions that may be seen, its last values, and what it has lost."""
         return {
             log.name: PubendStatus(
                 last_tick=log.last_tick,
@@ -237,6 +242,7 @@ class Finality:
                 durable_count=len(self._registers[log.name]),
                 groups=self._work.status(log.name, may_see),
                 last_values=views(log.name),
+                lost=lost.get(log.name),
             )
             for log in self._logs.values()
         }

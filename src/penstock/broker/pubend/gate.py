@@ -8,7 +8,7 @@ are told to send less at a time while their pubend is limited.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,8 +46,11 @@ class Held:
 class Gate:
     """The messages that wait for the rate of their pubends."""
 
-    def __init__(self, controls: Mapping[str, PubendControl], admit: Admit) -> None:
-        self._controls, self._admit = controls, admit
+    def __init__(
+        self, controls: Mapping[str, PubendControl], admit: Admit, waits: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """``waits`` tells whether a pubend has not begun yet: until it does, nothing may pass."""
+        self._controls, self._admit, self._waits = controls, admit, waits
         self._waiting: dict[str, deque[Held]] = {}
 
     def offer(self, held: Held, *, now_ms: int) -> int | None:
@@ -59,7 +62,7 @@ class Gate:
             if not held.bodies:
                 return commit
             waiting = self._waiting.setdefault(pubend, deque())
-        else:
+        elif not self._waits(pubend):
             self._controls[pubend].pdcc.on_held_back()
         waiting.append(held)
         return None
@@ -88,12 +91,14 @@ class Gate:
 
     def next_deadline(self, *, now_ms: int) -> int | None:
         """When the next message may be admitted."""
-        return min([self._controls[each].next_ms(now_ms=now_ms) for each in self._waiting], default=None)
+        begun = [each for each in self._waiting if not self._waits(each)]
+        return min([self._controls[each].next_ms(now_ms=now_ms) for each in begun], default=None)
 
     def remind(self) -> None:
         """Tells rate control which pubends have a backlog: at a low rate, no new message may say so for long."""
         for pubend in self._waiting:
-            self._controls[pubend].pdcc.on_held_back()
+            if not self._waits(pubend):
+                self._controls[pubend].pdcc.on_held_back()
 
     @property
     def is_open(self) -> bool:
@@ -106,6 +111,8 @@ class Gate:
 
     def _let_in(self, held: Held, now_ms: int) -> int:
         """Gives ticks to as much of a batch as the rate allows; returns the commit of that part."""
+        if self._waits(held.source.pubend):
+            return 0
         count = self._controls[held.source.pubend].admit(len(held.bodies), now_ms=now_ms)
         if not count:
             return 0

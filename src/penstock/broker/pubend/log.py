@@ -2,7 +2,8 @@
 
 [Gryphon] section 2; for ticks see `model.tick`. A message gets its tick when it comes in, and is announced only when it
 is durable. Everything up to ``promised`` is known for good: what is not in the log is silence. A restart begins above
-the lease of the former life, which may have promised anything up to there.
+the lease of the former life, which may have promised anything up to there. While its broker asks others what they
+have heard of former lives (``inquiry``), it waits: then it knows nothing beyond its last message.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.broker.due import Due
-from penstock.broker.durable import Append, RecoveredPubend, Trim, add_part
+from penstock.broker.durable import Append, MarkLost, RecoveredPubend, Trim, add_part
 from penstock.broker.settings import BrokerSettings
-from penstock.model.tick import Tick, tick_at
+from penstock.model.tick import Tick, TickRange, tick_at
 from penstock.model.values import AttributeValue
 from penstock.streams.knowledge import Knowledge
 
@@ -27,6 +28,7 @@ _RECENT_MAX: Final = 4_096
 """Batches whose messages can be counted; those before them are estimated."""
 _PUBLISHERS_MAX: Final = 100_000
 """Most publishers whose messages are deduplicated."""
+_NEVER: Final = 2**62
 
 
 @dataclass(slots=True)
@@ -54,8 +56,16 @@ class PubendLog:
         self._pending: deque[_Pending] = deque()
         self._sequences = dict(found.sequences)
         self._commit = 0
+        self.has: Final[int] = max(found.last_tick or 0, found.trimmed_below - 1, 0)
+        """The tick up to which the store of the former life has, or misses, all messages."""
         self.promised: int = max(found.lease or 0, found.last_tick or 0, found.trimmed_below - 1, 0)
         """The last tick up to which everything is known for good."""
+        self.former: Final[int] = self.promised
+        """The tick up to which the former life may have promised something, as far as the store knows."""
+        self.is_begun = True
+        """Whether it takes messages, and says what is known."""
+        self.has_lost = False
+        """Whether it began this life without some of what former ones had committed."""
         self.last_tick: int = self.promised
         """The last tick that was assigned or promised to be silent."""
         self.trimmed_below = found.trimmed_below
@@ -66,6 +76,8 @@ class PubendLog:
         self._ahead_ms: int | None = None
         self._slewed_ms = self._spoke_ms = 0
         self._told_until = found.last_tick or 0
+        self._skipped = 0
+        """The tick up to which no message gets one, besides those that are assigned or promised."""
         self._ends_in_silence = False
         self.mean_bytes = 256.0
         """The recent mean size of a message."""
@@ -74,16 +86,46 @@ class PubendLog:
         self.jumped = 0
         """How often a known publisher went on beyond its next number."""
 
-    def begin(self, *, now_ms: int) -> Trim | None:
-        """Starts a new log at the present time: earlier ticks are unknown, and not silence.
+    def wait(self) -> None:
+        """Takes and says nothing until it begins: what lies beyond its last message is not known for good yet."""
+        self.is_begun = False
+        self.promised = self.last_tick = self.has
 
-        The pubend may have had another log before, which was lost.
+    def begin(self, *, heard: int = 0, now_ms: int) -> Trim | None:
+        """Begins above all that former lives may have promised; a new log begins at the present time.
+
+        Ticks before a new log are unknown, and not silence: the pubend may have had another one before, which was
+        lost, and of which others have ``heard``.
         """
-        if self.promised:
+        if self.former:
+            self._begin_above(self.former)
             return None
-        self.last_tick = self.promised = self._told_until = tick_at(now_ms) - 1
+        self.has_lost = heard > 0
+        self._begin_above(max(tick_at(now_ms) - 1, heard))
+        self._told_until = self.promised
         self.trimmed_below = self.promised + 1
         return Trim(self.name, Tick(self.trimmed_below))
+
+    def mark_lost(self, heard: int, *, now_ms: int) -> MarkLost:
+        """The change that gives up everything between the last message and the present, or what others have heard."""
+        last = max(self.former, heard, tick_at(now_ms) - 1)
+        return MarkLost(self.name, TickRange(Tick(self.has + 1), Tick(last)))
+
+    def begin_after(self, lost: TickRange) -> None:
+        """Begins above ticks that are marked as lost, durably."""
+        self.has_lost = True
+        self._begin_above(lost.last)
+        self._told_until = self.promised
+
+    def skip_to(self, tick: int) -> None:
+        """Gives no message a tick up to this one: others have heard of it in a former life."""
+        self._skipped = max(self._skipped, tick)
+
+    def _begin_above(self, tick: int) -> None:
+        self.is_begun = True
+        self.promised = self.last_tick = tick
+        self._ahead_ms = None
+        self.due.ask()
 
     # --- messages
 
@@ -116,7 +158,7 @@ class PubendLog:
         if publisher:
             self._remember(publisher, last)
         # Not the very next tick: after each batch there is a tick of silence, which can be announced again.
-        start = max(self.last_tick + 2, tick_at(self.stream_ms(now_ms)))
+        start = max(self.last_tick + 2, self._skipped + 1, tick_at(self.stream_ms(now_ms)))
         ticks = list(range(start, start + len(bodies)))
         self.last_tick = ticks[-1]
         self._pending.append(_Pending(0, ticks, bodies, decoded))
@@ -162,7 +204,7 @@ class PubendLog:
 
     def silence(self, *, now_ms: int) -> Knowledge | None:
         """Returns the silence up to now, if it is time to announce it."""
-        if now_ms < self._spoke_ms + self._silence_ms:
+        if not self.is_begun or now_ms < self._spoke_ms + self._silence_ms:
             return None
         until = min(tick_at(self.stream_ms(now_ms)) - 1, self._lease)
         if self._pending:
@@ -181,7 +223,7 @@ class PubendLog:
 
     def next_deadline(self) -> int:
         """When to announce silence."""
-        return self._spoke_ms + self._silence_ms
+        return self._spoke_ms + self._silence_ms if self.is_begun else _NEVER
 
     def speak_every(self, silence_ms: int) -> None:
         """Announces silence after this long without messages."""

@@ -63,6 +63,9 @@ class LogServing:
         self.counts["log_requests"] += 1
         log = self._logs[frame.pubend]
         if not frame.bytes_max:
+            if not log.is_begun:
+                # Its end would lie before what was told of it earlier.
+                return
             is_keeping = self._view_for(frame) is not None
             self._send(LogSpan(frame.pubend, frame.host, frame.number, log.trimmed_below, log.promised, is_keeping))
         elif (frame.host, frame.number) in self._keys or len(self._waiting) >= _WAITING_MAX:

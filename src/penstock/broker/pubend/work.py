@@ -301,6 +301,12 @@ class WorkHome:
                 group.look(zip(knowledge.ticks, knowledge.bodies, decoded, strict=True), last, now_ms=now_ms)
                 self._stir(key)
 
+    def on_begun(self, pubend: str) -> None:
+        """A pubend has begun: what lies between its last message and its beginning can be read, or is lost."""
+        for key in self._groups:
+            if key[0] == pubend:
+                self._stir(key)
+
     def on_read(
         self, number: int, messages: list[tuple[int, bytes]], last: int, damaged: TickRange | None, *, now_ms: int
     ) -> bool:

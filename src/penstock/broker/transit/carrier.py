@@ -57,6 +57,7 @@ class Carrier:
         self._connections = rooms.connections
         self._tracker = rooms.tracker
         self._share = rooms.share
+        self._memory = rooms.memory
         self._children: dict[str, list[_Child]] = {}
         self._stamp = (-1, -1, -1)
         self._lanes: dict[int, dict[str, Lane]] = {}
@@ -86,6 +87,8 @@ class Carrier:
         if not self._topology.is_guaranteed(pubend) or self._topology.origin_of(pubend) == self._settings.name:
             self.counts["knowledge_off_tree"] += 1
             return None
+        # Also if it is dropped below: it was said, and so it was durable.
+        self._memory.note(pubend, frame.last, frame.ticks[-1] if frame.ticks else 0)
         key = (peer.connection, pubend)
         before = self._heard.get(key, NOBODY)
         versions = heard_versions(before, frame)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
+from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, MarkLost, SetValue, Trim
 from penstock.live.store.database import Recovery
 from penstock.live.store.errors import (
     BackupError,
@@ -41,6 +41,7 @@ __all__ = [
     "KeptPart",
     "LogPart",
     "LogStore",
+    "MarkLost",
     "NotAStoreError",
     "Recovery",
     "SetValue",

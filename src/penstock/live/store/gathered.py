@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, Trim
+from penstock.broker.durable import Append, Change, ForgetPublishers, MarkLost, Trim
 from penstock.live.store.errors import ChangeRefusedError
 from penstock.live.store.pubend_state import PubendState
-from penstock.model.tick import TICK_MAX, TICK_MIN, Tick
+from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 
 __all__ = ["BATCH_BYTES_MAX", "BATCH_MESSAGES_MAX", "Gathered", "Message", "cut"]
 
@@ -53,12 +53,28 @@ class Gathered:
             match change:
                 case Append():
                     self._check_append(change)
+                case MarkLost(pubend, ticks):
+                    self._check_lost(pubend, ticks)
                 case Trim(pubend, below_tick, batches_max):
                     _check_tick(pubend, below_tick)
                     if batches_max < 1:
                         raise ChangeRefusedError(f"pubend {pubend!r}: a trim of {batches_max} batches never ends")
                 case ForgetPublishers(pubend, below_tick):
                     _check_tick(pubend, below_tick)
+
+    def _check_lost(self, pubend: str, ticks: TickRange) -> None:
+        state = self.touch(pubend)
+        # Also if nothing is appended: the pubend may be new.
+        if self.appended.setdefault(pubend, []):
+            raise ChangeRefusedError(f"pubend {pubend!r}: ticks are marked as lost behind messages of the same commit")
+        if not state.next_tick <= ticks.first <= ticks.last:
+            raise ChangeRefusedError(
+                f"pubend {pubend!r}: lost ticks {ticks.first} to {ticks.last} do not lie above {state.next_tick - 1}"
+            )
+        _check_tick(pubend, ticks.last)
+        if state.first_tick is None:
+            state.first_tick = ticks.first
+        state.last_tick = ticks.last
 
     def _check_append(self, change: Append) -> None:
         state = self.touch(change.pubend)

@@ -12,7 +12,16 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
-from penstock.broker.durable import Append, Change, Recovered, RecoveredPubend, Trim, parts_of, space_bytes
+from penstock.broker.durable import (
+    Append,
+    Change,
+    MarkLost,
+    Recovered,
+    RecoveredPubend,
+    Trim,
+    parts_of,
+    space_bytes,
+)
 from penstock.live.store.backing_up import Between, copy_database
 from penstock.live.store.database import FILE_NAME, OpenDatabase, limit_pages, open_database
 from penstock.live.store.errors import CorruptValueError, StoreFailedError, StoreFullError
@@ -139,7 +148,7 @@ class LogStore:
             (page_bytes,) = self._query("PRAGMA page_size").fetchone()
             self._limit_to(max(self._bytes_max, pages * page_bytes) + _SMALL_BYTES)
 
-    def _commit(self, changes: Sequence[Change], *, lost: tuple[str, TickRange] | None = None) -> None:
+    def _commit(self, changes: Sequence[Change]) -> None:
         # States are copied on first use, and totals here, so that a failed commit leaves the old ones.
         totals = self._books.totals.next()
         writing = Writing(self._database, self._states, self._publishers, totals)
@@ -147,8 +156,6 @@ class LogStore:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             writing.write(changes)
-            if lost is not None:
-                writing.put_lost(*lost)
             self._kept.write(changes, totals)
             self._books.write(totals)
             self._database.execute("COMMIT")
@@ -182,7 +189,7 @@ class LogStore:
 
     def mark_lost(self, pubend: str, ticks: TickRange) -> None:
         """Record that messages with these ticks, above all others, may have been lost: reads report them as damaged."""
-        self._commit([Append(pubend)], lost=(pubend, ticks))
+        self._commit([MarkLost(pubend, ticks)])
 
     def trim(self, pubend: str, below_tick: Tick) -> None:
         """Drop all messages below a tick, in as many commits as it takes."""

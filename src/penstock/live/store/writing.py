@@ -13,7 +13,7 @@ from functools import cache
 from itertools import chain
 from typing import Final
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
+from penstock.broker.durable import Append, Change, ForgetPublishers, MarkLost, SetValue, Trim
 from penstock.live.store.batch import BatchDamagedError, is_whole, pack_batch, unpack_batch
 from penstock.live.store.gathered import Gathered, Message, cut
 from penstock.live.store.pubend_state import PubendState, signed, unsigned
@@ -63,10 +63,16 @@ class Writing:
     def write(self, changes: Sequence[Change]) -> None:
         """Write everything that was checked."""
         leases = {change.pubend for change in changes if isinstance(change, Append) and change.lease is not None}
+        lost: dict[str, list[TickRange]] = {}
+        for change in changes:
+            if isinstance(change, MarkLost):
+                lost.setdefault(change.pubend, []).append(change.ticks)
         for pubend, messages in self._gathered.appended.items():
             state = self.touched[pubend]
             if not state.number or pubend in leases:
                 self._put_pubend(pubend, state)
+            for ticks in lost.get(pubend, ()):
+                self._put_lost(state, ticks)
             for batch in cut(messages):
                 self._put_batch(state, batch)
         self._put_sequences([change for change in changes if isinstance(change, Append) and change.sequences])
@@ -126,10 +132,8 @@ class Writing:
         body = int.from_bytes(stored[:4])
         self._put_row(state, (state.number, signed(first), signed(last), len(batch), size_bytes, place, body))
 
-    def put_lost(self, pubend: str, ticks: TickRange) -> None:
+    def _put_lost(self, state: PubendState, ticks: TickRange) -> None:
         """Store a batch without a body, which reads report as damaged."""
-        state = self.touched[pubend]
-        assert ticks.first >= state.next_tick, f"pubend {pubend!r}: tick {ticks.first} is below {state.next_tick}"
         row = (state.number, signed(ticks.first), signed(ticks.last), 0, 0, 0, 0)
         self._put_row(state, row)
 
