@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from overlay import Overlay, TestClient, chain
+from penstock.model.body import encode_body
+from penstock.model.message import Message
 from penstock.protocol import frames as f
 
 PATIENT_MS = 1_000_000_000
@@ -266,3 +268,17 @@ def test_ticks_that_are_lost_are_marked_in_the_store() -> None:
     assert damaged == (event["first"], event["last"])
     assert damaged.first == last + 1
     assert known == last
+
+
+def test_a_broker_that_only_carried_messages_remembers_that_they_were_acknowledged() -> None:
+    overlay = line("pb", "ib")
+    backup = overlay.disks["pb"].copy()
+    feed = overlay.client("ib", publisher=b"me")
+    feed.say(f.Publish(1, [encode_body(feed.source().next(overlay.now_ms), Message({"number": 1}, b""))], "pb.a"))
+    feed.say(f.Publish(2, [], "pb.a"))
+    overlay.wait(1_500)
+    assert [each.sequence for each in feed.heard if isinstance(each, f.PublishAck)][-1:] == [1]
+    overlay.crash("pb")
+    overlay.disks["pb"].restore(backup)
+    come_back(overlay, ("pb", "ib"))
+    assert [each["remembered_by"] for each in events(overlay, "history-lost")] == ["ib"]

@@ -9,6 +9,7 @@ import pytest
 from penstock.model import Message, MessageId
 from penstock.model.body import encode_body
 from penstock.sim.client import SimClient
+from penstock.sim.older_copies import Loss
 from penstock.sim.records import Acknowledged, Delivery, LostTicks, Published, Start, Visit
 from penstock.sim.verdict import Verdict, judge
 from sim.scripted import idle_client
@@ -52,9 +53,16 @@ class Case:
         journal: list[tuple[str, int, bytes]] | None = None,
         may_lapse: bool = False,
         rules: dict[str, str] | None = None,
+        losses: tuple[Loss, ...] = (),
     ) -> Verdict:
         return judge(
-            [self.publisher], [self.one, self.other], excused=excused, journal=journal, may_lapse=may_lapse, rules=rules
+            [self.publisher],
+            [self.one, self.other],
+            excused=excused,
+            journal=journal,
+            may_lapse=may_lapse,
+            rules=rules,
+            losses=losses,
         )
 
 
@@ -368,3 +376,44 @@ def test_a_message_may_come_from_either_broker_while_a_client_moves(case: Case) 
         case.one.witness.carriers[1, "p", 90] = [("b1", 2_100_000), ("b2", asked_us)]
         found = judge([case.publisher], [case.one, case.other], brokers=brokers)
         assert found.wrongly_filtered == late
+
+
+# --- older copies of disks
+
+
+def journal_of(*counters: int) -> list[tuple[str, int, bytes]]:
+    return [("p", 10 * each, body(each)) for each in counters]
+
+
+def test_what_an_older_copy_lacks_may_be_missing_if_the_client_was_told(case: Case) -> None:
+    journal, losses = journal_of(1, 2, 3, 4), (Loss(250, "p", frozenset({20, 30}), is_recognised=True),)
+    del case.one.deliveries[1]
+    assert case.judge(journal=journal, losses=losses).lost == 1
+    case.one.lost.append(LostTicks(300, "p", 11, 25, (1,)))
+    assert case.judge(journal=journal, losses=losses).is_sound
+    assert case.judge(journal=journal).lost == 1
+
+
+def test_what_nobody_could_recognise_as_lost_is_owed_to_nobody(case: Case) -> None:
+    journal, losses = journal_of(1, 2, 3, 4), (Loss(250, "p", frozenset({20}), is_recognised=False),)
+    del case.one.deliveries[1]
+    assert case.judge(journal=journal, losses=losses).is_sound
+    assert case.judge(journal=journal).lost == 1
+
+
+def test_a_lost_message_that_is_sent_again_may_come_twice_and_late(case: Case) -> None:
+    journal = [*journal_of(1, 2, 3, 4), ("p", 50, body(2))]
+    losses = (Loss(250, "p", frozenset({20, 30}), is_recognised=True),)
+    case.one.deliveries.append(Delivery(400, 1, "p", 50, body(2)))
+    del case.other.deliveries[1]
+    case.other.deliveries.append(Delivery(400, 1, "p", 50, body(2)))
+    assert case.judge(journal=journal, losses=losses).is_sound
+    assert not case.judge(journal=journal).is_sound
+    del case.other.deliveries[-1]
+    assert case.judge(journal=journal, losses=losses).lost == 1
+
+
+def test_a_lost_tick_that_is_given_to_another_message_is_noticed(case: Case) -> None:
+    journal = [*journal_of(1, 2, 3, 4), ("p", 20, body(5))]
+    assert case.judge(journal=journal, losses=(Loss(250, "p", frozenset({20}), is_recognised=True),)).duplicated
+    assert not case.judge(journal=journal, losses=(Loss(250, "p", frozenset({20}), is_recognised=False),)).duplicated

@@ -314,6 +314,8 @@ class Carried(Control, tag="carried", frozen=True, array_like=True):
     is_late: bool = False
     """Whether a frame of an earlier round than this has come: if the broker has not begun this one itself, its rounds
     are too low, since its clock was set back."""
+    announced: PubendTick = 0
+    """The last tick at which the pubend has announced a message; 0 if it guarantees nothing, or has announced none."""
 
 
 class CongestionQuery(Control, tag="dcq", frozen=True, array_like=True):

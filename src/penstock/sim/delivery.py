@@ -28,6 +28,7 @@ from penstock.sim.faults import LASTS_MS_MAX, Faults
 from penstock.sim.last_values import broken, draw_views
 from penstock.sim.lives import Lives
 from penstock.sim.node import SimBroker
+from penstock.sim.older_copies import OlderCopies
 from penstock.sim.ports import MakeBroker
 from penstock.sim.probes import NOWHERE, observed
 from penstock.sim.verdict import judge
@@ -154,6 +155,7 @@ class DeliveryCampaign:
             may_keep_back="retain_bytes_max" not in self.plan.limits,
             draw_pubends=self._drawn_keepers,
         )
+        self.copies = OlderCopies(self.world, seed, self.faults.note)
         self._exceeded: list[str] = []
         self._published = 0
 
@@ -173,7 +175,9 @@ class DeliveryCampaign:
         run = DeliveryRun(str(self.world.seed), [*self.plan.described(), *self.views.described()])
         try:
             self._harm(blows_max)
-            run.unconverged = self._heal() or self._crash_at_trims() or self._read_last_values()
+            run.unconverged = (
+                self._heal() or self._crash_at_trims() or self._lose_in_peace() or self._read_last_values()
+            )
             self._judge(run)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what we look for
             run.crash = told(error)
@@ -203,6 +207,7 @@ class DeliveryCampaign:
                 if not number and self._keeping.random() < 0.1:
                     self._readers[client] = self._begin_with_last_values(client)
             self._meddle()
+            self.copies.strike()
             self.world.run_for(self._chance.choice(_PAUSES_MS))
             self._look()
         # Now and then long enough for messages that everybody has to be trimmed.
@@ -248,6 +253,18 @@ class DeliveryCampaign:
             self.faults.repair()
         self.lives.gather()
         return self._rest()
+
+    def _lose_in_peace(self) -> str:
+        """Let brokers come back with older copies of their disks when all is well; returns what does not settle."""
+        if not self.copies.is_on:
+            return ""
+        for _ in range(3):
+            self.copies.restore_in_peace([*self.subscribers, *self.lives.clients], self._trade)
+            self.lives.gather()
+            unrest = self._rest()
+            if unrest:
+                return unrest
+        return ""
 
     def _has_trimmed_since(self, before: dict[str, int]) -> bool:
         return self._given_up() != before
@@ -324,10 +341,15 @@ class DeliveryCampaign:
             grace_ms=self.plan.limits["grace_ms"],
             brokers=self.world.brokers,
             rules=self.rules,
+            losses=self.copies.losses(),
         )
-        journal = self._journal()
+        run.verdict.lost += len(self.copies.problems)
+        run.verdict.problems += self.copies.problems
+        gone = {(loss.pubend, tick) for loss in self.copies.losses() for tick in loss.ticks}
+        journal = [each for each in self._journal() if each[:2] not in gone]
         for client, number in self._readers.items():
-            if number:
+            # Who read them in the midst of all may have got last values that were lost later.
+            if number and (client.name == "last" or not self.copies.is_on):
                 problems = broken(
                     self.views, client, number, journal, self.faults.excused, is_at_rest=client.name == "last"
                 )

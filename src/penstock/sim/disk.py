@@ -74,6 +74,8 @@ class Disk:
         self._kept_bytes = 0
         self.journal: list[tuple[str, int, bytes]] | None = None
         """If a list: pubend, tick and body of every message that ever became durable, for the checkers."""
+        self.marked: list[tuple[str, TickRange]] = []
+        """Every range of ticks that was ever marked as lost, with its pubend, for the checkers."""
 
     def copy(self) -> Disk:
         """A backup: what is on the disk now, without the journal."""
@@ -82,9 +84,9 @@ class Disk:
         return backup
 
     def restore(self, backup: Disk) -> None:
-        """Replace everything by what a backup has; the journal goes on."""
+        """Replace everything by what a backup has; what is kept for the checkers goes on."""
         restored = backup.copy()
-        restored.journal = self.journal
+        restored.journal, restored.marked = self.journal, self.marked
         vars(self).update(vars(restored))
 
     @property
@@ -181,6 +183,10 @@ class Disk:
         assert name in self._kept, f"there is no record {name}"
         self._kept_damaged.add(name)
 
+    def pubends(self) -> list[str]:
+        """The pubends that ever had a change."""
+        return list(self._logs)
+
     def ticks(self, pubend: str) -> list[int]:
         """The ticks of the stored messages, damaged ones included, in order."""
         return list(self._logs[pubend].ticks) if pubend in self._logs else []
@@ -251,6 +257,7 @@ class Disk:
             f"pubend {change.pubend}: lost ticks {ticks.first} to {ticks.last} do not lie above {log.next_tick - 1}"
         )
         log.lost.append(ticks)
+        self.marked.append((change.pubend, ticks))
         log.last_tick = ticks.last
 
     def _trim(self, trim: Trim) -> None:

@@ -19,6 +19,10 @@ begin obey these laws:
 - **only what is done**: no position passes a message that the application got and has not acknowledged, and no single
   message is named to a broker that it has not, if it acknowledges by hand.
 
+Where a broker came back with an older copy of its disk, all it kept of a name is as of then: what was acknowledged
+since comes again, names that were made since are gone, and messages that were lost may be missing if the client was
+told.
+
 So messages that were not acknowledged come again, in order, and acknowledged ones do not. Each broken law is reported
 as a breach.
 """
@@ -26,11 +30,12 @@ as a breach.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from penstock.model.tick import Tick, format_tick
+from penstock.sim.older_copies import Loss
 from penstock.sim.records import LostTicks, Start, SubscriptionRecord, Visit
 
 __all__ = ["Breach", "Life", "breaches"]
@@ -74,7 +79,13 @@ class _Begun(NamedTuple):
     start: Start
 
 
-def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_lapse: bool = False) -> Iterator[Breach]:
+def breaches(
+    lives: Sequence[Life],
+    owed: Mapping[str, Sequence[int]],
+    *,
+    may_lapse: bool = False,
+    losses: Sequence[Loss] = (),
+) -> Iterator[Breach]:
     """The laws broken in the lives of one name; ``owed`` has all ticks it selects, by pubend, ascending."""
     yield from _refused(lives)
     for pubend in sorted({pubend for life in lives for visit in life.record.visits for pubend in visit.starts}):
@@ -85,13 +96,17 @@ def breaches(lives: Sequence[Life], owed: Mapping[str, Sequence[int]], *, may_la
             if pubend in visit.starts
         ]
         begun.sort(key=lambda each: each.start.confirmed_us)
-        yield from _skipped(pubend, begun, lives)
-        yield from _again(pubend, begun, lives)
+        undone = [loss for loss in losses if loss.pubend == pubend]
+        gone = frozenset(tick for loss in undone for tick in loss.ticks)
         named = _named(pubend, begun, lives)
         for each in begun:
-            yield from _incomplete(pubend, each, owed.get(pubend, ()), named, may_lapse)
-        yield from _kept_again(pubend, lives)
+            yield from _incomplete(pubend, each, owed.get(pubend, ()), named, may_lapse, gone)
         yield from _passed(pubend, lives)
+        if undone:
+            continue
+        yield from _skipped(pubend, begun, lives)
+        yield from _again(pubend, begun, lives)
+        yield from _kept_again(pubend, lives)
         yield from _got_by_nobody(pubend, begun, lives, owed.get(pubend, ()), may_lapse)
 
 
@@ -261,13 +276,14 @@ def _passed(pubend: str, lives: Sequence[Life]) -> Iterator[Breach]:
 
 
 def _incomplete(
-    pubend: str, begun: _Begun, owed: Sequence[int], named: Mapping[int, int], may_lapse: bool
+    pubend: str, begun: _Begun, owed: Sequence[int], named: Mapping[int, int], may_lapse: bool, gone: Collection[int]
 ) -> Iterator[Breach]:
     reached = begun.life.record.reached_in(begun.visit)
     for tick in _between(owed, begun.start.tick, reached.get(pubend, 0)):
         if named.get(tick, _NEVER_US) <= begun.start.confirmed_us:
             continue
-        if (pubend, tick) not in begun.life.got and not (may_lapse and _was_told(begun.life, pubend, tick)):
+        is_excused = (may_lapse or tick in gone) and _was_told(begun.life, pubend, tick)
+        if (pubend, tick) not in begun.life.got and not is_excused:
             yield Breach(
                 is_loss=True, what=f"{_told(begun)} misses {pubend} {_tick(tick)}, though it went on behind it"
             )

@@ -15,12 +15,17 @@ The laws hold over all connections of a subscription together:
   the message was sent and when its receiver asked that broker for the subscription. While a client moves, two brokers
   may bring it.
 
+Where a broker came back with an older copy of its disk, a message that was lost with it may be missing if the client was
+told; if nobody could recognise the loss, nobody is owed it. A publisher that had no acknowledgement of it sends it
+again: then it has another tick, may come twice, and after later ones.
+
 If the journals of the brokers' disks are given, every message that became durable counts as one that came to somebody,
 and every acknowledged message must be in one of them. Completeness is only a law once the world has come to rest.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,6 +40,7 @@ from penstock.selectors.text import parse
 from penstock.sim.client import SimClient
 from penstock.sim.names import Life, breaches
 from penstock.sim.node import SimBroker
+from penstock.sim.older_copies import Loss
 from penstock.sim.records import Delivery, Published, SubscriptionRecord
 
 __all__ = ["Verdict", "judge"]
@@ -81,16 +87,22 @@ def judge(  # noqa: PLR0913 - each is a law of its own, or its excuse
     grace_ms: int | None = None,
     brokers: Mapping[str, SimBroker] | None = None,
     rules: Mapping[str, str] | None = None,
+    losses: Iterable[Loss] = (),
 ) -> Verdict:
     """Check what these clients saw against the laws; excused bodies may be missing, as their records were damaged.
 
     Durable names in ``forgotten`` were forgotten by all pubends, for good, at these times, and started over. Without
     the ``brokers``, whose clocks are looked at, no message may have a lifetime. The ``rules`` say, by name, what some
-    publishers may publish; without them it does not matter what was refused.
+    publishers may publish; without them it does not matter what was refused. The ``losses`` came with older copies.
     """
-    clocks = brokers or {}
     court = _Court(
-        publishers, excused, may_lapse=may_lapse, forgotten=forgotten or {}, grace_ms=grace_ms, brokers=clocks
+        publishers,
+        excused,
+        may_lapse=may_lapse,
+        forgotten=forgotten or {},
+        grace_ms=grace_ms,
+        brokers=brokers or {},
+        losses=tuple(losses),
     )
     if journal is not None:
         court.read(journal)
@@ -119,8 +131,16 @@ class _Court:
         forgotten: Mapping[str, int],
         grace_ms: int | None,
         brokers: Mapping[str, SimBroker],
+        losses: tuple[Loss, ...],
     ) -> None:
         self._brokers = brokers
+        self._losses = losses
+        self._gone = {(loss.pubend, tick): loss.is_recognised for loss in losses for tick in loss.ticks}
+        """Pubend and tick of what was lost with older copies, and whether the pubend has noticed."""
+        self._was_at: dict[tuple[str, int], int] = {}
+        """The messages that were there."""
+        self._redone: set[int] = set()
+        """Those of them that were sent again."""
         latest_ms = max([each.wall_ms_max() for each in brokers.values()], default=0)
         self._may_lapse, self._forgotten = may_lapse, forgotten
         self._grace_us = None if grace_ms is None else grace_ms * 1_000
@@ -163,6 +183,8 @@ class _Court:
             if message.published.is_guaranteed and message.published.is_unconfirmed:
                 self._verdict.lost += 1
                 self._add_problem(f"{message.published.message_id} was given up, though its pubend guarantees delivery")
+        times = Counter(self._was_at.values())
+        self._redone = {place for place, count in times.items() if count > 1 or self._tick_of[place] not in self._gone}
         self._check_log_order()
 
     def check_refusals(self, rules: Mapping[str, str]) -> None:
@@ -185,6 +207,8 @@ class _Court:
         """In the log of a pubend, the messages of a publisher are in the order in which it published them."""
         last: dict[tuple[str, int], int] = {}
         for (pubend, tick), place in sorted(self._message_at.items()):
+            if place in self._redone:
+                continue
             key = (pubend, self._messages[place].publisher)
             if place < last.get(key, -1):
                 self._verdict.reordered += 1
@@ -233,12 +257,12 @@ class _Court:
     def _judge_name(self, lives: list[Life], *, is_anew: bool) -> None:
         owed: dict[str, list[int]] = {}
         for place in self._selected(lives[0].record):
-            if place in self._tick_of and self._messages[place].is_owed:
+            if place in self._tick_of and self._messages[place].is_owed and self._gone.get(self._tick_of[place], True):
                 pubend, tick = self._tick_of[place]
                 owed.setdefault(pubend, []).append(tick)
         for ticks in owed.values():
             ticks.sort()
-        for breach in breaches(lives, owed, may_lapse=self._may_lapse):
+        for breach in breaches(lives, owed, may_lapse=self._may_lapse, losses=self._losses):
             self._verdict.lost += breach.is_loss
             self._verdict.duplicated += not breach.is_loss
             self._add_problem(breach.what)
@@ -259,7 +283,8 @@ class _Court:
         for place, where in self._tick_of.items():
             acked_us = self._messages[place].published.acked_us
             is_old = acked_us is not None and acked_us < asked_us
-            if where in got and is_old and begins_now.get(where[0], True):
+            is_undone = any(loss.pubend == where[0] for loss in self._losses)
+            if where in got and is_old and not is_undone and begins_now.get(where[0], True):
                 self._verdict.duplicated += 1
                 self._add_problem(f"{lives[0].record.durable}: {where} came though the name was forgotten in between")
 
@@ -310,6 +335,9 @@ class _Court:
             self._verdict.delivered += 1
             self._check_gone(client, delivery)
             self._check_tick(place, pubend, tick)
+            if place in self._redone:
+                got[number].add(place)
+                continue
             if place in got[number]:
                 self._verdict.duplicated += 1
                 self._problem(client, delivery, "came twice")
@@ -365,6 +393,11 @@ class _Court:
 
     def _check_tick(self, place: int, pubend: str, tick: int) -> None:
         where = (pubend, tick)
+        if where in self._gone:
+            self._check_gone_tick(place, where)
+            return
+        if self._tick_of.get(place) in self._gone:
+            self._tick_of[place] = where
         if self._tick_of.setdefault(place, where) != where or self._message_at.setdefault(where, place) != place:
             self._verdict.duplicated += 1
             message_id = self._messages[place].published.message_id
@@ -373,6 +406,13 @@ class _Court:
             self._verdict.duplicated += 1
             published = self._messages[place].published
             self._add_problem(f"{published.message_id} is in {pubend}, but was published to {published.pubend}")
+
+    def _check_gone_tick(self, place: int, where: tuple[str, int]) -> None:
+        """A message turned up where one was lost: it must be that one, unless the pubend did not notice the loss."""
+        self._tick_of.setdefault(place, where)
+        if self._was_at.setdefault(where, place) != place and self._gone[where]:
+            self._verdict.duplicated += 1
+            self._add_problem(f"{where[0]} {format_tick(Tick(where[1]))} was lost, and given to another message")
 
     # --- what did not come
 
@@ -387,6 +427,8 @@ class _Court:
         if not message.is_owed:
             return False
         published, where = message.published, self._tick_of.get(place)
+        if where is not None and not self._gone.get(where, True):
+            return False
         if where is not None:
             pubend, tick = where
             start = record.starts.get(pubend)
@@ -411,6 +453,8 @@ class _Court:
         told = [lost for lost in client.lost if record.number in lost.numbers and lost.pubend == pubend]
         if not any(lost.first <= tick <= lost.last for lost in told):
             return False
+        if where in self._gone:
+            return True
         start = record.starts.get(pubend)
         is_old = start is not None and self._messages[place].published.sent_us <= start.confirmed_us
         return self._may_lapse or (pubend in record.asked and is_old) or self._was_away(record)

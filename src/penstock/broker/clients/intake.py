@@ -500,8 +500,16 @@ class Intake:
 
     def _say_carried(self, source: Source) -> None:
         reason, window_bytes = shortened(source.held_back.reason), source.held_back.window_bytes
+        log = self._guaranteed.logs.get(source.pubend)
         answer = Carried(
-            source.pubend, source.host, source.publisher, source.round, source.settled, reason, window_bytes
+            source.pubend,
+            source.host,
+            source.publisher,
+            source.round,
+            source.settled,
+            reason,
+            window_bytes,
+            announced=0 if log is None else log.announced,
         )
         self._ways.down(source.pubend, source.host, answer)
 

@@ -76,6 +76,8 @@ class PubendLog:
         self._ahead_ms: int | None = None
         self._slewed_ms = self._spoke_ms = 0
         self._told_until = found.last_tick or 0
+        self.announced = 0
+        """The last tick with a message that this life has announced; 0 if it has announced none."""
         self._skipped = 0
         """The tick up to which no message gets one, besides those that are assigned or promised."""
         self._ends_in_silence = False
@@ -101,14 +103,17 @@ class PubendLog:
             self._begin_above(self.former)
             return None
         self.has_lost = heard > 0
-        self._begin_above(max(tick_at(now_ms) - 1, heard))
+        self._begin_above(max(tick_at(now_ms) - 1, heard + (self._lease_ms << 16 if heard else 0)))
         self._told_until = self.promised
         self.trimmed_below = self.promised + 1
         return Trim(self.name, Tick(self.trimmed_below))
 
     def mark_lost(self, heard: int, *, now_ms: int) -> MarkLost:
-        """The change that gives up everything between the last message and the present, or what others have heard."""
-        last = max(self.former, heard, tick_at(now_ms) - 1)
+        """The change that gives up everything between the last message and the present, or what others have heard.
+
+        And a little more, if the clock is behind: messages that nobody has heard of lie at most a lease beyond.
+        """
+        last = max(self.former, heard + (self._lease_ms << 16), tick_at(now_ms) - 1)
         return MarkLost(self.name, TickRange(Tick(self.has + 1), Tick(last)))
 
     def begin_after(self, lost: TickRange) -> None:
@@ -198,6 +203,8 @@ class PubendLog:
             ticks += done.ticks
             bodies += done.bodies
             decoded += done.decoded
+        if ticks:
+            self.announced = ticks[-1]
         return self._say(ticks[-1], ticks, bodies, decoded, now_ms) if ticks else None
 
     # --- silence

@@ -1,0 +1,196 @@
+"""A fault: a broker comes back with an older copy of its disk, and does not know what it has lost.
+
+In the midst of all other harm, and once when all else is well: then the law is strict. If a subscriber at another
+broker got one of the lost messages, that broker remembers it, and the pubend must mark its loss. Whoever was away, or
+cut off, must get each lost message or be told that it is lost. Where nobody remembers, nobody can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+from typing import Final, NamedTuple
+
+from penstock.model.tick import Tick, format_tick
+from penstock.sim.client import SimClient
+from penstock.sim.disk import Disk
+from penstock.sim.node import SimBroker
+from penstock.sim.world import World
+
+__all__ = ["Loss", "OlderCopies"]
+
+_SHARE: Final = 0.3
+"""The share of seeds that have this fault."""
+_STRIKES: Final = 0.1
+"""Probability that a copy is made while a blow takes effect."""
+_OLD_MS: Final = (50, 500, 3_000, 12_000)
+"""How long after it was made a copy comes back."""
+_DOWN_MS: Final = (20, 200, 700)
+_SPREAD_MS: Final = (300, 1_500, 4_000)
+"""How long messages have to spread before they are lost."""
+_CLOCKS_MS: Final = (0, 0, 3_000, -3_000, -3_600_000)
+_AFTER_MS: Final = 8_000
+"""Time in which brokers find each other again, and the pubend begins."""
+
+
+class Loss(NamedTuple):
+    """What a pubend has lost with one older copy."""
+
+    at_us: int
+    pubend: str
+    ticks: frozenset[int]
+    """The ticks at which a message was durable and is not any more."""
+    is_recognised: bool
+    """Whether the pubend has marked them as lost; else nobody can be blamed for them."""
+
+
+class _Restored(NamedTuple):
+    """An older copy that came back."""
+
+    at_us: int
+    broker: SimBroker
+    ticks: dict[str, frozenset[int]]
+    """What was lost, by pubend."""
+    marks: int
+    """How many marks the disk had seen before."""
+
+
+class OlderCopies:
+    """The older copies of one world."""
+
+    def __init__(self, world: World, seed: int | str, note: Callable[[str, str], None]) -> None:
+        self._world, self._note = world, note
+        self._chance = Random(f"{seed}/older-copies")
+        self.is_on = self._chance.random() < _SHARE
+        """Whether this seed has the fault."""
+        self._restored: list[_Restored] = []
+        self.problems: list[str] = []
+        """Losses that were not recognised, though somebody remembered."""
+
+    # --- in the midst of harm
+
+    def strike(self) -> None:
+        """Perhaps make a copy, which comes back a little later."""
+        if not self.is_on or self._chance.random() >= _STRIKES:
+            return
+        broker = self._one()
+        if broker is None:
+            return
+        self._note("older_copy", f"the disk of {broker.name} is copied")
+        come_back = partial(self._come_back, broker, broker.disk.copy())
+        self._world.clock.after(self._chance.choice(_OLD_MS) * 1_000, come_back)
+
+    def _come_back(self, broker: SimBroker, copy: Disk) -> None:
+        self._restore(broker, copy)
+        self._world.clock.after(self._chance.choice(_DOWN_MS) * 1_000, partial(self._start, broker))
+
+    def _start(self, broker: SimBroker) -> None:
+        if not broker.is_up:
+            self._world.restart(broker.name)
+
+    # --- in peace
+
+    def restore_in_peace(self, clients: Iterable[SimClient], trade: Callable[[], None]) -> None:
+        """Lose some messages when all is well, while some subscribers are cut off; note what is not recognised."""
+        broker = self._one()
+        if broker is None or not broker.is_up:
+            return
+        trade()
+        self._world.run_for(self._chance.choice(_SPREAD_MS))
+        copy = broker.disk.copy()
+        cut = self._cut_some(broker.name)
+        trade()
+        self._world.run_for(self._chance.choice(_SPREAD_MS))
+        self._restore(broker, copy)
+        restored = self._restored[-1]
+        remembered = self._remembered(restored, clients)
+        self._world.run_for(self._chance.choice(_DOWN_MS))
+        offset_ms = self._chance.choice(_CLOCKS_MS)
+        # Where nobody remembers, a clock that was set back would have ticks used again.
+        is_remembered = all(pubend in remembered for pubend, ticks in restored.ticks.items() if ticks)
+        self._world.restart(broker.name, clock_offset_ms=offset_ms if is_remembered else None)
+        for pair in cut:
+            self._world.heal(*pair)
+        trade()
+        self._world.run_for(_AFTER_MS)
+        for loss in self.losses():
+            if loss.at_us == restored.at_us and loss.pubend in remembered and not loss.is_recognised:
+                tick = format_tick(Tick(remembered[loss.pubend]))
+                self.problems.append(f"{loss.pubend} lost {tick}, which was remembered elsewhere, and did not notice")
+
+    def _cut_some(self, name: str) -> list[tuple[str, str]]:
+        """Cut links, of brokers or of clients, but none of this broker with another one."""
+        brokers = self._world.brokers
+        wanted = [pair for pair, link in self._world.links.items() if link.is_wanted and link.is_whole]
+        pairs = [pair for pair in wanted if not (name in pair and pair[0] in brokers)]
+        cut = self._chance.sample(pairs, min(len(pairs), self._chance.randrange(4)))
+        for pair in cut:
+            self._world.cut(*pair, loud=self._chance.random() < 0.7)
+        return cut
+
+    def _remembered(self, restored: _Restored, clients: Iterable[SimClient]) -> dict[str, int]:
+        """By pubend, the last of the lost messages that somebody got at another broker that will be in reach."""
+        reached = self._reached(restored.broker.name)
+        found: dict[str, int] = {}
+        for client in clients:
+            for each in client.deliveries if client.place in reached and not client.is_away else ():
+                if each.tick in restored.ticks.get(each.pubend, ()):
+                    found[each.pubend] = max(each.tick, found.get(each.pubend, 0))
+        return found
+
+    def _reached(self, name: str) -> set[str]:
+        """The brokers to which whole links lead from here, without this one."""
+        reached = {name: None}
+        waiting = [name]
+        for one in waiting:
+            for pair, link in self._world.links.items():
+                other = pair[0] if pair[1] == one else pair[1]
+                if one in pair and other in self._world.brokers and other not in reached and link.is_whole:
+                    reached[other] = None
+                    waiting.append(other)
+        return set(waiting[1:])
+
+    # --- what was lost
+
+    def losses(self) -> list[Loss]:
+        """What was lost so far, with every copy that came back."""
+        losses: list[Loss] = []
+        for place, each in enumerate(self._restored):
+            later = [other.marks for other in self._restored[place + 1 :] if other.broker is each.broker]
+            marked = each.broker.disk.marked[each.marks : later[0] if later else None]
+            for pubend, ticks in each.ticks.items():
+                is_recognised = any(
+                    pubend == name and lost.first <= min(ticks) and max(ticks) <= lost.last
+                    for name, lost in marked
+                    if ticks
+                )
+                losses.append(Loss(each.at_us, pubend, ticks, is_recognised))
+        return losses
+
+    def _restore(self, broker: SimBroker, copy: Disk) -> None:
+        if broker.is_up:
+            self._world.crash(broker.name, loud=self._chance.random() < 0.5)
+        ticks: dict[str, frozenset[int]] = {}
+        for pubend in broker.disk.pubends():
+            last = copy.last_tick(pubend)
+            gone = frozenset(tick for name, tick, _ in broker.disk.journal or () if name == pubend and tick > last)
+            # What was lost before cannot be lost again.
+            ticks[pubend] = gone.difference(*(each.ticks.get(pubend, ()) for each in self._restored))
+        self._note("older_copy_back", f"{broker.name} crashes, and gets an older copy of its disk")
+        self._restored.append(_Restored(self._world.clock.now_us, broker, ticks, len(broker.disk.marked)))
+        broker.disk.restore(copy)
+
+    def _one(self) -> SimBroker | None:
+        """A broker whose guaranteed pubends all have logs."""
+        found = [
+            broker
+            for broker in self._world.brokers.values()
+            if broker.disk.pubends() and all(map(broker.disk.trimmed_below, _guaranteed(broker)))
+        ]
+        return self._chance.choice(found) if found else None
+
+
+def _guaranteed(broker: SimBroker) -> list[str]:
+    settings = broker.settings
+    return [pubend for pubend in settings.pubends if pubend not in settings.best_effort]
