@@ -386,7 +386,7 @@ def journal_of(*counters: int) -> list[tuple[str, int, bytes]]:
 
 
 def test_what_an_older_copy_lacks_may_be_missing_if_the_client_was_told(case: Case) -> None:
-    journal, losses = journal_of(1, 2, 3, 4), (Loss(250, "p", frozenset({20, 30}), is_recognised=True),)
+    journal, losses = journal_of(1, 2, 3, 4), (Loss(250, "p", frozenset({20, 30}), (20, 30), is_recognised=True),)
     del case.one.deliveries[1]
     assert case.judge(journal=journal, losses=losses).lost == 1
     case.one.lost.append(LostTicks(300, "p", 11, 25, (1,)))
@@ -395,7 +395,7 @@ def test_what_an_older_copy_lacks_may_be_missing_if_the_client_was_told(case: Ca
 
 
 def test_what_nobody_could_recognise_as_lost_is_owed_to_nobody(case: Case) -> None:
-    journal, losses = journal_of(1, 2, 3, 4), (Loss(250, "p", frozenset({20}), is_recognised=False),)
+    journal, losses = journal_of(1, 2, 3, 4), (Loss(250, "p", frozenset({20}), (20, 20), is_recognised=False),)
     del case.one.deliveries[1]
     assert case.judge(journal=journal, losses=losses).is_sound
     assert case.judge(journal=journal).lost == 1
@@ -403,7 +403,7 @@ def test_what_nobody_could_recognise_as_lost_is_owed_to_nobody(case: Case) -> No
 
 def test_a_lost_message_that_is_sent_again_may_come_twice_and_late(case: Case) -> None:
     journal = [*journal_of(1, 2, 3, 4), ("p", 50, body(2))]
-    losses = (Loss(250, "p", frozenset({20, 30}), is_recognised=True),)
+    losses = (Loss(250, "p", frozenset({20, 30}), (20, 30), is_recognised=True),)
     case.one.deliveries.append(Delivery(400, 1, "p", 50, body(2)))
     del case.other.deliveries[1]
     case.other.deliveries.append(Delivery(400, 1, "p", 50, body(2)))
@@ -415,5 +415,9 @@ def test_a_lost_message_that_is_sent_again_may_come_twice_and_late(case: Case) -
 
 def test_a_lost_tick_that_is_given_to_another_message_is_noticed(case: Case) -> None:
     journal = [*journal_of(1, 2, 3, 4), ("p", 20, body(5))]
-    assert case.judge(journal=journal, losses=(Loss(250, "p", frozenset({20}), is_recognised=True),)).duplicated
-    assert not case.judge(journal=journal, losses=(Loss(250, "p", frozenset({20}), is_recognised=False),)).duplicated
+    assert case.judge(
+        journal=journal, losses=(Loss(250, "p", frozenset({20}), (20, 20), is_recognised=True),)
+    ).duplicated
+    assert not case.judge(
+        journal=journal, losses=(Loss(250, "p", frozenset({20}), (20, 20), is_recognised=False),)
+    ).duplicated

@@ -195,6 +195,10 @@ class Disk:
         """The last tick at which a message was ever stored; 0 if there was none."""
         return (self._logs[pubend].last_tick or 0) if pubend in self._logs else 0
 
+    def lease(self, pubend: str) -> int:
+        """The tick up to which a pubend may have made promises; 0 if it never could."""
+        return (self._logs[pubend].lease or 0) if pubend in self._logs else 0
+
     def trimmed_below(self, pubend: str) -> int:
         """The tick below which a pubend's log was trimmed."""
         log = self._logs.get(pubend)

@@ -41,6 +41,8 @@ class Loss(NamedTuple):
     pubend: str
     ticks: frozenset[int]
     """The ticks at which a message was durable and is not any more."""
+    used: tuple[int, int]
+    """The first and last tick that the pubend may have used, and does not know of any more."""
     is_recognised: bool
     """Whether the pubend has marked them as lost; else nobody can be blamed for them."""
 
@@ -51,7 +53,9 @@ class _Restored(NamedTuple):
     at_us: int
     broker: SimBroker
     ticks: dict[str, frozenset[int]]
-    """What was lost, by pubend."""
+    """The ticks of the messages that were lost, by pubend."""
+    used: dict[str, tuple[int, int]]
+    """The first and last tick that may have been used, by pubend."""
     marks: int
     """How many marks the disk had seen before."""
 
@@ -160,25 +164,27 @@ class OlderCopies:
             later = [other.marks for other in self._restored[place + 1 :] if other.broker is each.broker]
             marked = each.broker.disk.marked[each.marks : later[0] if later else None]
             for pubend, ticks in each.ticks.items():
+                used = each.used[pubend]
+                last = max(ticks, default=used[0])
                 is_recognised = any(
-                    pubend == name and lost.first <= min(ticks) and max(ticks) <= lost.last
-                    for name, lost in marked
-                    if ticks
+                    pubend == name and lost.first <= used[0] and last <= lost.last for name, lost in marked
                 )
-                losses.append(Loss(each.at_us, pubend, ticks, is_recognised))
+                losses.append(Loss(each.at_us, pubend, ticks, used, is_recognised))
         return losses
 
     def _restore(self, broker: SimBroker, copy: Disk) -> None:
         if broker.is_up:
             self._world.crash(broker.name, loud=self._chance.random() < 0.5)
         ticks: dict[str, frozenset[int]] = {}
+        used: dict[str, tuple[int, int]] = {}
         for pubend in broker.disk.pubends():
             last = copy.last_tick(pubend)
             gone = frozenset(tick for name, tick, _ in broker.disk.journal or () if name == pubend and tick > last)
             # What was lost before cannot be lost again.
             ticks[pubend] = gone.difference(*(each.ticks.get(pubend, ()) for each in self._restored))
+            used[pubend] = (last + 1, max(last + 1, *gone, broker.disk.lease(pubend)))
         self._note("older_copy_back", f"{broker.name} crashes, and gets an older copy of its disk")
-        self._restored.append(_Restored(self._world.clock.now_us, broker, ticks, len(broker.disk.marked)))
+        self._restored.append(_Restored(self._world.clock.now_us, broker, ticks, used, len(broker.disk.marked)))
         broker.disk.restore(copy)
 
     def _one(self) -> SimBroker | None:

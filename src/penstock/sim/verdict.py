@@ -15,9 +15,10 @@ The laws hold over all connections of a subscription together:
   the message was sent and when its receiver asked that broker for the subscription. While a client moves, two brokers
   may bring it.
 
-Where a broker came back with an older copy of its disk, a message that was lost with it may be missing if the client was
-told; if nobody could recognise the loss, nobody is owed it. A publisher that had no acknowledgement of it sends it
-again: then it has another tick, may come twice, and after later ones.
+Where a broker came back with an older copy of its disk, a message that was lost with it may be missing if the client
+was told; if nobody could recognise the loss, nobody is owed it, nor others at ticks that were perhaps used before. A
+publisher that had no acknowledgement of it sends it again: then it has another tick, may come twice, and after later
+ones.
 
 If the journals of the brokers' disks are given, every message that became durable counts as one that came to somebody,
 and every acknowledged message must be in one of them. Completeness is only a law once the world has come to rest.
@@ -137,6 +138,8 @@ class _Court:
         self._losses = losses
         self._gone = {(loss.pubend, tick): loss.is_recognised for loss in losses for tick in loss.ticks}
         """Pubend and tick of what was lost with older copies, and whether the pubend has noticed."""
+        self._blind = [(loss.pubend, *loss.used) for loss in losses if not loss.is_recognised]
+        """Ticks that may have been used twice, as nobody knew that they had been used before."""
         self._was_at: dict[tuple[str, int], int] = {}
         """The messages that were there."""
         self._redone: set[int] = set()
@@ -257,8 +260,10 @@ class _Court:
     def _judge_name(self, lives: list[Life], *, is_anew: bool) -> None:
         owed: dict[str, list[int]] = {}
         for place in self._selected(lives[0].record):
-            if place in self._tick_of and self._messages[place].is_owed and self._gone.get(self._tick_of[place], True):
+            if place in self._tick_of and self._messages[place].is_owed:
                 pubend, tick = self._tick_of[place]
+                if self._may_be_used_twice(pubend, tick):
+                    continue
                 owed.setdefault(pubend, []).append(tick)
         for ticks in owed.values():
             ticks.sort()
@@ -407,10 +412,13 @@ class _Court:
             published = self._messages[place].published
             self._add_problem(f"{published.message_id} is in {pubend}, but was published to {published.pubend}")
 
+    def _may_be_used_twice(self, pubend: str, tick: int) -> bool:
+        return any(name == pubend and first <= tick <= last for name, first, last in self._blind)
+
     def _check_gone_tick(self, place: int, where: tuple[str, int]) -> None:
         """A message turned up where one was lost: it must be that one, unless the pubend did not notice the loss."""
         self._tick_of.setdefault(place, where)
-        if self._was_at.setdefault(where, place) != place and self._gone[where]:
+        if self._was_at.setdefault(where, place) != place and not self._may_be_used_twice(*where):
             self._verdict.duplicated += 1
             self._add_problem(f"{where[0]} {format_tick(Tick(where[1]))} was lost, and given to another message")
 
@@ -427,7 +435,7 @@ class _Court:
         if not message.is_owed:
             return False
         published, where = message.published, self._tick_of.get(place)
-        if where is not None and not self._gone.get(where, True):
+        if where is not None and self._may_be_used_twice(*where):
             return False
         if where is not None:
             pubend, tick = where

@@ -214,8 +214,7 @@ class Carrying:
 
     def on_carried(self, frame: Carried, *, now_ms: int) -> None:
         """Takes a home's answer for one of this door's publishers, or forwards it."""
-        if frame.announced:
-            self._rooms.memory.note(frame.pubend, frame.announced, frame.announced)
+        self._rooms.memory.note(frame.pubend, frame.announced, frame.announced)
         if frame.host != self._name:
             self._ways.down(frame.pubend, frame.host, frame)
             return
