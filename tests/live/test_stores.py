@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
+from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, MarkLost, SetValue, Trim
 from penstock.lab.databases import DatabaseServer, database_folder, missing_reason
 from penstock.live.postgres.place import DatabasePlace
 from penstock.live.store import ChangeRefusedError
 from penstock.live.store.place import FolderPlace
 from penstock.live.stores import Place, Store
-from penstock.model.tick import TICK_MAX, TICK_MIN, Tick
+from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 from penstock.sim.disk import Disk
 
 Reopen = Callable[[], Store]
@@ -160,6 +160,29 @@ def test_a_trim_drops_no_more_batches_than_it_may(reopen: Reopen) -> None:
     store.commit([Trim("p", Tick(5), batches_max=2)])
     assert ticks_of(store) == [3, 4, 5]
     assert store.trimmed_below("p") == 3
+
+
+def test_ticks_that_are_marked_as_lost_are_reported_and_never_silence(reopen: Reopen) -> None:
+    store = reopen()
+    store.commit([Append("p", messages(5))])
+    store.commit([MarkLost("p", TickRange(Tick(8), Tick(20))), Append("p", messages(21))])
+    store = reopen()
+    assert store.recovered().pubends["p"].last_tick == 21
+    part = store.read_part("p", Tick(5), Tick(30), bytes_max=100)
+    assert (part.messages, part.last) == (messages(5), 7)
+    assert part.damaged is not None
+    assert part.damaged.ticks == TickRange(Tick(8), Tick(20))
+    assert ticks_of(store, 21) == [21]
+    with pytest.raises(ChangeRefusedError, match="lost ticks 9 to 30 do not lie above 21"):
+        store.commit([MarkLost("p", TickRange(Tick(9), Tick(30)))])
+
+
+def test_a_new_pubend_may_begin_with_lost_ticks(reopen: Reopen) -> None:
+    reopen().commit([MarkLost("p", TickRange(Tick(8), Tick(20)))])
+    store = reopen()
+    assert store.recovered().pubends["p"].last_tick == 20
+    store.commit([Append("p", messages(21)), Trim("p", Tick(21))])
+    assert ticks_of(reopen()) == [21]
 
 
 def test_a_part_ends_where_there_is_no_room(reopen: Reopen) -> None:

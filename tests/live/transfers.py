@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim
+from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, MarkLost, SetValue, Trim
 from penstock.live.store import LogStore
 from penstock.live.stores import MovableStore
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
@@ -40,7 +40,7 @@ def fill(store: MovableStore, rng: Random, *, commits: int = 60) -> None:
         store.commit(changes)
         if number % 20 == 10:
             store.commit([Append("p")])
-            store.mark_lost("p", TickRange(Tick(tick), Tick(tick + 3)))
+            store.commit([MarkLost("p", TickRange(Tick(tick), Tick(tick + 3)))])
             tick += 4
 
 

@@ -59,6 +59,11 @@ class LeaseSettings:
         return self.lease_ms // 8
 
     @property
+    def inquiry_ms(self) -> int:
+        """How long a new life of the home waits for what others remember: those that have died do not answer."""
+        return self.lease_ms // 2
+
+    @property
     def stagger_ms(self) -> int:
         """How much longer each candidate waits than the one before it."""
         return self.poll_ms

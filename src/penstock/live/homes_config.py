@@ -110,7 +110,7 @@ def _home(overlay: Overlay, pubend: str, table: TomlTable, settings: PubendSetti
         port=0,
         pubends=(pubend,),
         database=database,
-        tunables=tunables,
+        tunables={"inquiry_ms": lease.inquiry_ms, **tunables},
         where=f"{table.line()}",
     )
     return Home(place, settings.brokers, lease)

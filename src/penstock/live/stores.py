@@ -11,8 +11,8 @@ thread, the one that opened it (``live.store_worker``).
    in other pieces. Changes that make room, or are small, succeed even then, as far as possible.
 4. **Failed means over.** After any other error the store does nothing any more. Only opening it again, from what is
    durable, can tell what happened. A store that belongs to somebody else now (``StoreFencedError``) has failed.
-5. **Order within a commit**: appends, then trims, then the rest in their order. What a commit may contain, and which
-   changes break a rule, is in ``broker.durable``.
+5. **Order within a commit**: marks of lost ticks, then appends, then trims, then the rest in their order. What a commit
+   may contain, and which changes break a rule, is in ``broker.durable``.
 6. **No damage is silent.** A message, value or record that cannot be read is reported as damaged, never as absent.
    Ticks between two stored messages are silence only if the store knows that nothing else was there.
 7. **A reader sees its own time.** Reads return what is durable now. A store that belongs to somebody else answers no
@@ -31,7 +31,7 @@ from penstock.live.store.database import Recovery
 from penstock.live.store.kept import KeptFound, KeptPart
 from penstock.live.store.publishers import PublisherMark
 from penstock.live.store.reading import LogPart
-from penstock.model.tick import Tick, TickRange
+from penstock.model.tick import Tick
 
 __all__ = ["COPYING", "BackedUp", "MovableStore", "OnWait", "Place", "Store"]
 
@@ -88,9 +88,6 @@ class MovableStore(Store, Protocol):
 
     def publishers(self, pubend: str) -> list[PublisherMark]:
         """All publishers that are remembered, in the order of their ticks."""
-
-    def mark_lost(self, pubend: str, ticks: TickRange) -> None:
-        """Record that messages with these ticks, above all others, may have been lost: reads report them as damaged."""
 
 
 @runtime_checkable

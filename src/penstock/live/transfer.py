@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, TypeAlias
 
-from penstock.broker.durable import Append, KeepRecord, Recovered, RecoveredPubend, SetValue, Trim
+from penstock.broker.durable import Append, KeepRecord, MarkLost, Recovered, RecoveredPubend, SetValue, Trim
 from penstock.live.store.errors import StoreRefusedError
 from penstock.live.store.proving import PART_BYTES, following
 from penstock.live.store.publishers import PublisherMark
@@ -172,7 +172,7 @@ class Transfer:
             if appends:
                 self._target.commit(appends)
             if part.damaged is not None:
-                self._target.mark_lost(name, part.damaged.ticks)
+                self._target.commit([MarkLost(name, part.damaged.ticks)])
                 self._target.commit([Append(name, sequences=_due(marks, part.damaged.ticks.last))])
             self._done_bytes += _note(figures, digest, part)
             self._on_copy(self._done_bytes, self._total_bytes)

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from live.transfers import content, fill, opened
-from penstock.broker.durable import Append, SetValue
+from penstock.broker.durable import Append, MarkLost, SetValue
 from penstock.lab.databases import DatabaseServer
 from penstock.live.copying import CopyEnd, CopyOrder, copy_store
 from penstock.live.postgres.movable import MovableDatabasePlace, MovableDatabaseStore
@@ -138,7 +138,7 @@ def test_a_copy_that_was_overtaken_ends(tmp_path: Path, url: str) -> None:
 def test_ticks_that_may_be_lost_are_damaged_for_whoever_opens_the_store(url: str) -> None:
     with store_in(url) as store:
         store.commit([Append("p", [(Tick(5), b"x")])])
-        store.mark_lost("p", TickRange(Tick(7), Tick(9)))
+        store.commit([MarkLost("p", TickRange(Tick(7), Tick(9)))])
         store.commit([Append("p", [(Tick(12), b"y")])])
     with closing(DatabasePlace(url, "o", "b1").open(lambda _: None)) as again:
         part = again.read_part("p", TICK_MIN, TICK_MAX, bytes_max=100)

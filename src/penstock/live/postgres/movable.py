@@ -15,18 +15,16 @@ from penstock.live.postgres.place import DatabasePlace
 from penstock.live.postgres.schema import has_schema
 from penstock.live.postgres.store import DatabaseStore
 from penstock.live.store.errors import StoreLockedError, StoreRefusedError
-from penstock.live.store.pubend_state import PubendState, signed, unsigned
+from penstock.live.store.pubend_state import PubendState, unsigned
 from penstock.live.store.publishers import PublisherMark
 from penstock.live.store.sealed import seal
 from penstock.live.stores import COPYING, OnWait
-from penstock.model.tick import TickRange
 
 __all__ = ["MovableDatabasePlace", "MovableDatabaseStore"]
 
 _PUBLISHERS: Final = (
     "SELECT tick, publisher, sequence FROM penstock.publishers WHERE store = %(store)s AND pubend = %(pubend)s"
 )
-_PUT_LOST: Final = "INSERT INTO penstock.batches VALUES (%s, %s, %s, %s, 0, 0, '')"
 _TABLES: Final = ("pubends", "batches", "publishers", "named", "kept")
 _STORES: Final = "SELECT broker FROM penstock.stores WHERE overlay = %s ORDER BY broker"
 _IN_USE: Final = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
@@ -43,20 +41,6 @@ class MovableDatabaseStore(DatabaseStore):
         """All publishers that are remembered, in the order of their ticks."""
         rows = self._connection.rows(_PUBLISHERS, pubend=self._state(pubend).number)
         return sorted(PublisherMark(unsigned(tick), publisher, sequence) for tick, publisher, sequence in rows)
-
-    def mark_lost(self, pubend: str, ticks: TickRange) -> None:
-        """Record that messages with these ticks, above all others, may have been lost: reads report them as damaged."""
-        state = self._states[pubend]
-        assert ticks.first >= state.next_tick, f"pubend {pubend!r}: tick {ticks.first} is below {state.next_tick}"
-        row = (self._connection.number, state.number, signed(ticks.first), signed(ticks.last))
-
-        def write(connection: Connection) -> None:
-            connection.execute(_PUT_LOST, row)
-
-        self._connection.commit(write)
-        if state.first_tick is None:
-            state.first_tick = ticks.first
-        state.last_tick = ticks.last
 
     def erase(self) -> None:
         """Drop what a copy that was interrupted has left; the mark of the copy stays."""

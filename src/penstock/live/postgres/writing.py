@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, KeepRecord, SetValue, Trim, needed_at_start
+from penstock.broker.durable import (
+    Append,
+    Change,
+    ForgetPublishers,
+    KeepRecord,
+    MarkLost,
+    SetValue,
+    Trim,
+    needed_at_start,
+)
 from penstock.live.postgres.connecting import Connection
 from penstock.live.store.batch import BatchDamagedError, pack_batch, unpack_batch
 from penstock.live.store.gathered import Gathered, Message, cut
 from penstock.live.store.pubend_state import PubendState, signed, unsigned
 from penstock.live.store.sealed import seal
-from penstock.model.tick import TICK_MIN
+from penstock.model.tick import TICK_MIN, TickRange
 
 __all__ = ["Writing"]
 
@@ -66,10 +75,18 @@ class Writing:
     def write(self, connection: Connection, changes: Sequence[Change]) -> None:
         """Write everything that was checked."""
         leases = {change.pubend for change in changes if isinstance(change, Append) and change.lease is not None}
+        lost: dict[str, list[TickRange]] = {}
+        for change in changes:
+            if isinstance(change, MarkLost):
+                lost.setdefault(change.pubend, []).append(change.ticks)
         for pubend, messages in self._gathered.appended.items():
             state = self.touched[pubend]
             if not state.number or pubend in leases:
                 self._put_pubend(connection, pubend, state)
+            for ticks in lost.get(pubend, ()):
+                # A batch without a body, which reads report as damaged.
+                row = (self._store, state.number, signed(ticks.first), signed(ticks.last), 0, 0, b"")
+                connection.execute(_PUT_BATCH, row)
             for batch in cut(messages):
                 self._put_batch(connection, state, batch)
         self._put_sequences(connection, [each for each in changes if isinstance(each, Append) and each.sequences])
