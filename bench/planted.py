@@ -1659,20 +1659,18 @@ MUTANTS: Final = (
     ),
     Mutant(
         "no-fence-at-commit",
-        "a commit of a home does not compare the epoch",
+        "commits of a home do not compare the epoch",
         "sim/transactions.py",
-        "        if content.row.epoch != self.epoch:\n"
-        "            return Fenced()\n"
-        "        if content.commits != self.number - 1:\n",
-        "        if content.commits != self.number - 1:\n",
+        "    return content.row.epoch != epoch\n",
+        "    return content.row.epoch < epoch\n",
         campaign="failover",
     ),
     Mutant(
         "no-fence-at-read",
         "a read of a home does not compare the epoch",
         "sim/transactions.py",
-        "        if content.row.epoch != self.epoch:\n            return Fenced()\n        return Found(",
-        "        return Found(",
+        "        if content.row.epoch != self.epoch:\n            return Fenced()\n        if content.commits < self",
+        "        if content.commits < self",
         campaign="failover",
     ),
     Mutant(
@@ -1740,6 +1738,14 @@ MUTANTS: Final = (
         "sim/holdings.py",
         "        if row.holder and row.timeline != self.connection.timeline:\n",
         "        if row.holder and row.timeline < 0:\n",
+        campaign="failover",
+    ),
+    Mutant(
+        "stale-read-believed",
+        "a read does not mind that a server lacks commits, as a former primary does that came back",
+        "sim/transactions.py",
+        "        if content.commits < self.commits:\n            return Passed()\n",
+        "",
         campaign="failover",
     ),
     Mutant(

@@ -150,6 +150,23 @@ def test_nothing_is_acknowledged_while_a_former_primary_is_all_that_can_be_reach
     assert (told.heard, former.contents[HOME].disk.ticks("q")) == ([], [1])
 
 
+def test_what_a_former_primary_lacks_is_not_read_as_silence(told: Told) -> None:
+    former = told.primary
+    former.crash(loud=True)
+    told.database.promote()
+    told.append(1)
+    told.run(500)
+    promoted = told.primary
+    promoted.crash(loud=True)
+    told.database.start(former)
+    told.device.read(ReadLog(7, "q", 1, 9, 1_000))
+    told.run(3_000)
+    assert (told.heard, told.counts["stale_reads"]) == ([1], 1)
+    told.database.start(promoted)
+    told.run(3_000)
+    assert told.heard == [1, (7, [(1, b"message 1")], TICK_MAX, None)]
+
+
 def test_a_device_whose_home_was_taken_fails_at_its_next_commit(told: Told) -> None:
     told.take()
     told.append(1)

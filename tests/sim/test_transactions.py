@@ -73,8 +73,9 @@ def test_a_commit_happens_only_after_the_one_before_it(shared: Shared) -> None:
 
 def test_a_read_of_a_former_epoch_finds_nothing(shared: Shared) -> None:
     ask(shared, commit(1))
-    read = ReadContent(HOME, 0, lambda content: content.commits)
+    read = ReadContent(HOME, 0, 1, lambda content: content.commits)
     assert ask(shared, read) == Found(1)
+    assert ask(shared, replace(read, commits=2)) == Passed()
     ask(shared, raise_epoch(0))
     assert ask(shared, read) == Fenced()
 
@@ -126,7 +127,7 @@ def test_a_row_changes_only_if_it_is_as_expected(shared: Shared) -> None:
 
 
 def test_an_answer_to_who_does_not_hold_the_home_breaks_the_law() -> None:
-    read = ReadContent(HOME, 3, lambda content: content.commits)
+    read = ReadContent(HOME, 3, 0, lambda content: content.commits)
     assert breach_of(read, Found(1), 3) == ""
     assert breach_of(read, Fenced(), 4) == ""
     assert breach_of(Look(HOME), Looked(Row(), 0), 4) == ""

@@ -22,7 +22,7 @@ from penstock.sim.database import Connection, Content, Database, Transaction
 from penstock.sim.device import Device, DeviceUser
 from penstock.sim.holdings import store_application
 from penstock.sim.process import Gate, Running, Waiting, sleep
-from penstock.sim.transactions import CommitChanges, Done, Fenced, Found, ReadContent, Settle, Settled
+from penstock.sim.transactions import CommitChanges, Done, Fenced, Found, Passed, ReadContent, Settle, Settled
 
 __all__ = ["Opened", "SharedDevice", "StoreOf"]
 
@@ -186,8 +186,7 @@ class SharedDevice(Device):
             if found == number:
                 self._counts["doubtful_commits_found"] += 1
                 break
-            if found < number - 1:
-                raise _FailedError(f"the database has lost {number - 1 - found} commits")
+            self._check_found(found, number - 1)
             self._counts["doubtful_commits_repeated"] += 1
             answer = yield from self._ask(CommitChanges(self._store.home, self._store.epoch, number, changes))
         self._commits = number
@@ -203,11 +202,19 @@ class SharedDevice(Device):
 
     def _reading(self, read: Callable[[Content], Any]) -> Waiting[Any]:
         while True:
-            answer = yield from self._ask(ReadContent(self._store.home, self._store.epoch, read))
+            answer = yield from self._ask(ReadContent(self._store.home, self._store.epoch, self._commits, read))
             if isinstance(answer, Fenced):
                 raise self._fenced("fenced_reads")
+            if isinstance(answer, Passed):
+                # A former primary that came back, unless the database has lost what it had acknowledged.
+                self._counts["stale_reads"] += 1
+                self._check_found((yield from self._commits_found()), self._commits)
             if isinstance(answer, Found):
                 return answer.value
+
+    def _check_found(self, found: int, known: int) -> None:
+        if found < known:
+            raise _FailedError(f"the database has lost {known - found} commits")
 
     def _fenced(self, probe: str) -> _FailedError:
         self._counts[probe] += 1

@@ -1,8 +1,8 @@
 """The transactions of homes and their candidates in a shared database: commits, reads, and changes of who holds a home.
 
 A commit compares the epoch under a lock that taking the home conflicts with and renewing it does not, and it compares
-how many commits there were, so that one which was given up and is repeated cannot happen twice. A read compares the
-epoch in what it sees.
+how many commits there were, so that one which was given up and is repeated cannot happen twice. A read compares both in
+what it sees: a former primary that came back has the epoch, and lacks what was committed since.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class CommitChanges:
         server = backend.server
         yield server.locked(self.home, _CONTENT, backend)
         content = server.contents[self.home]
-        if content.row.epoch != self.epoch:
+        if _is_fenced(content, self.epoch):
             return Fenced()
         if content.commits != self.number - 1:
             return Passed()
@@ -111,7 +111,7 @@ class Settle:
         server = backend.server
         yield server.locked(self.home, _CONTENT, backend)
         content = server.contents[self.home]
-        if content.row.epoch != self.epoch:
+        if _is_fenced(content, self.epoch):
             return Fenced()
         commits = content.commits
         doubt = yield from server.written(backend, Record(self.home))
@@ -124,15 +124,19 @@ class ReadContent:
 
     home: str
     epoch: int
+    commits: int
+    """How many commits there must be at least, or it would find silence where messages are."""
     read: Callable[[Content], Any]
 
-    def steps(self, backend: Backend) -> Waiting[Found | Fenced]:
+    def steps(self, backend: Backend) -> Waiting[Found | Fenced | Passed]:
         """Carry it out."""
         server = backend.server
         yield server.works(server.work_us)
         content = server.contents[self.home]
         if content.row.epoch != self.epoch:
             return Fenced()
+        if content.commits < self.commits:
+            return Passed()
         return Found(self.read(content))
 
 
@@ -207,3 +211,8 @@ def breach_of(transaction: object, answer: object, epoch: int) -> str:
     if transaction.epoch == epoch:
         return ""
     return f"the database answered what {transaction.home} asked in epoch {transaction.epoch}, in epoch {epoch}"
+
+
+def _is_fenced(content: Content, epoch: int) -> bool:
+    """Whether a home has another epoch than the one in which somebody commits to it."""
+    return content.row.epoch != epoch
