@@ -1659,10 +1659,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "no-fence-at-commit",
-        "commits of a home do not compare the epoch",
+        "a commit of a home compares neither the epoch nor the number of commits",
         "sim/transactions.py",
-        "    return content.row.epoch != epoch\n",
-        "    return content.row.epoch < epoch\n",
+        "        if _is_fenced(content, self.epoch):\n            return Fenced()\n"
+        "        if content.commits != self.number - 1:\n            return Passed()\n",
+        "",
         campaign="failover",
     ),
     Mutant(
@@ -1680,14 +1681,6 @@ MUTANTS: Final = (
         "            self.lease_until_ms = self._asked_ms + self._settings.lease_ms\n"
         "        self.wanted = answer.wanted\n",
         "            self.lease_until_ms = now_ms + self._settings.lease_ms\n        self.wanted = answer.wanted\n",
-        campaign="failover",
-    ),
-    Mutant(
-        "taken-from-the-answer",
-        "a candidate that has taken a home counts its first lease from the answer of the database",
-        "broker/candidate.py",
-        "        self.lease_until_ms = self._asked_ms + self._settings.lease_ms\n        if now_ms >=",
-        "        self.lease_until_ms = now_ms + self._settings.lease_ms\n        if now_ms >=",
         campaign="failover",
     ),
     Mutant(
