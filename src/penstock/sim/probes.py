@@ -42,6 +42,8 @@ PROBES: Final[Mapping[str, str]] = {
     "catch_ups_paused": "a catch-up waited for a client that did not read",
     "joined_at_once": "a subscription began on the shared stream",
     "lost_ticks": "a host learnt that ticks are lost",
+    "history_lost": "a pubend learnt from others that its store lacks what was committed",
+    "history_lost_late": "a pubend learnt that when it had begun",
     "clients_told_of_loss": "a client was told that ticks are lost",
     "held_back_by_disk": "publishers were told that the disk is full",
     "held_back_by_log": "publishers were told that a log has reached its maximum",
