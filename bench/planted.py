@@ -1723,7 +1723,7 @@ MUTANTS: Final = (
         "        commits = content.commits\n        doubt = yield from server.written(backend, Record(self.home))\n"
         "        return doubt or Settled(commits)\n",
         "        yield server.works(server.sync_us)\n        return Settled(content.commits)\n",
-        campaign="failover",
+        tests=("tests/sim/test_shared_device.py", "tests/sim/test_transactions.py"),
     ),
     Mutant(
         "former-clock-believed",

@@ -11,6 +11,7 @@ everything rests on, and so that is noted here.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -95,6 +96,8 @@ class Home:
         """Rare events, for the probes."""
         self.breaches: list[str] = []
         """Steps of lives that were not the latest, and what the database answered to such lives."""
+        self.on_begun: Callable[[str], None] | None = None
+        """Called with the candidate when a life begins, before it has opened its store."""
         self._database = database
         self._begun_in = 0
         """In which life of its candidate's process the latest life began."""
@@ -127,6 +130,8 @@ class Home:
         self.lives += 1
         self.holder = candidate
         self._begun_in = self.seats[candidate].beside.incarnation
+        if self.on_begun is not None:
+            self.on_begun(candidate)
         return self.lives
 
     def _count_change(self, former: SimBroker) -> None:

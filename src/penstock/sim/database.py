@@ -216,7 +216,8 @@ class Server:
                 next_in_turn.append(kept[0][1])
             self._locks[key] = kept
         for promise in next_in_turn:
-            promise.keep(None)
+            # Not in this step: of many that wait in a row, each may be over at once.
+            self.clock.after(0, partial(promise.keep, None))
 
     def _abort(self, backend: Backend) -> None:
         if backend.running is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import Final
 
 from penstock.sim.candidates import Home, Homes
@@ -23,6 +24,8 @@ _STRUCK: Final = 0.55
 """Share of blows that concern homes."""
 _PAUSES_LEASES: Final = (0.3, 0.9, 1.2, 1.8, 3.0, 8.0)
 """How long processes are stopped, as multiples of the lease."""
+_STOPPED_AT_ONCE: Final = 0.15
+"""Share of lives whose process is stopped when they begin, as long as harm is done."""
 _SLOW: Final = (20.0, 200.0, 1_000.0)
 _WAITS_MS: Final = (0, 1, 2, 4, 8, 20, 60)
 _PROMOTED_MS: Final = (0, 50, 600, 3_000, 9_000)
@@ -38,9 +41,16 @@ class FailoverFaults(Faults):
     def __init__(self, world: World, pairs: list[tuple[str, str]], homes: Homes) -> None:
         super().__init__(world, pairs)
         self._homes, self._database = homes, homes.database
+        self._beginnings = Random(f"{world.seed}/beginnings")
+        """Whether and when those are stopped that begin to run a home."""
+        for home in homes.homes.values():
+            home.on_begun = partial(self._on_begun, home)
+        self._is_calm = False
+        """Whether everything is to stay as it is."""
 
     def strike(self) -> None:
         """Strike one blow, or two that come together."""
+        self._is_calm = False
         if self._chance.random() >= _STRUCK:
             super().strike()
             return
@@ -51,6 +61,7 @@ class FailoverFaults(Faults):
 
     def repair(self) -> None:
         """Repair everything at once."""
+        self._is_calm = True
         for broker in self._world.brokers.values():
             broker.gate.open()
         super().repair()
@@ -102,13 +113,22 @@ class FailoverFaults(Faults):
         """Stop the process of a holder for a while."""
         home = self._one_home()
         name = home.holder or self._chance.choice(home.plan.candidates)
-        broker = self._world.brokers[name]
-        if not broker.is_up or broker.gate.is_shut:
+        self._stop_process(name, int(self._chance.choice(_PAUSES_LEASES) * home.plan.lease.lease_ms))
+
+    def _on_begun(self, home: Home, name: str) -> None:
+        """Stop some of those that begin to run a home before they have found out what is in it."""
+        if self._is_calm or self._beginnings.random() >= _STOPPED_AT_ONCE:
             return
-        stopped_ms = int(self._chance.choice(_PAUSES_LEASES) * home.plan.lease.lease_ms)
-        self.note("pause", f"{name} is stopped for {stopped_ms:,} ms")
-        broker.gate.shut()
-        self._world.clock.after(stopped_ms * 1_000, partial(self._wake, name))
+        stopped_ms = int(self._beginnings.choice(_PAUSES_LEASES) * home.plan.lease.lease_ms)
+        wait_us = self._beginnings.choice((0, 500, 1_000, 2_000, 10_000))
+        self._world.clock.after(wait_us, partial(self._stop_process, name, stopped_ms))
+
+    def _stop_process(self, name: str, stopped_ms: int) -> None:
+        broker = self._world.brokers[name]
+        if broker.is_up and not broker.gate.is_shut:
+            self.note("pause", f"{name} is stopped for {stopped_ms:,} ms")
+            broker.gate.shut()
+            self._world.clock.after(stopped_ms * 1_000, partial(self._wake, name))
 
     def _wake(self, name: str) -> None:
         broker = self._world.brokers[name]
