@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -27,6 +26,7 @@ from penstock.broker.candidate import (
 )
 from penstock.live.errors import ConfigError, NodeFailedError
 from penstock.live.overlay import Home, Overlay
+from penstock.live.tenure import Tenure
 from penstock.model.errors import MisuseError, PenstockError
 from penstock.protocol.status import BrokerStatus, CandidacyStatus
 from penstock.system.logs import log, log_bug
@@ -52,9 +52,9 @@ def lease_clock_ms() -> int:
 
 
 class MakeNode(Protocol):
-    """Makes the node of a home, which does nothing from the time on at which ``may_act`` is false."""
+    """Makes the node of a home, which does nothing any more once its tenure is over."""
 
-    def __call__(self, overlay: Overlay, name: str, *, epoch: int, may_act: Callable[[], bool]) -> BrokerNode:
+    def __call__(self, overlay: Overlay, name: str, *, tenure: Tenure) -> BrokerNode:
         """Make it; it is not started."""
 
 
@@ -300,12 +300,9 @@ class _Seat:
         """Run the home until it is told to end, or fails."""
         problem = ""
         candidate = self._candidate
-        node = self._make(
-            self._overlay,
-            self.home.name,
-            epoch=epoch,
-            may_act=lambda: lease_clock_ms() < candidate.lease_until_ms,
-        )
+        assert self._holdings is not None, "the home was taken through it"
+        tenure = Tenure(epoch, self._holdings.life, lambda: lease_clock_ms() < candidate.lease_until_ms)
+        node = self._make(self._overlay, self.home.name, tenure=tenure)
         self._note("home-begins", epoch=epoch)
         try:
             await self._run_node(node)

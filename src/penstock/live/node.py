@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random, SystemRandom
 from types import TracebackType
@@ -34,6 +34,7 @@ from penstock.live.node_status import NodeStatus
 from penstock.live.overlay import Overlay
 from penstock.live.shipping.service import Shipping
 from penstock.live.storage import Stimulus, Storage, check_served
+from penstock.live.tenure import Tenure
 from penstock.live.turns import Turns, Worker
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame
@@ -62,15 +63,14 @@ class BrokerNode:
         *,
         rng: Random | None = None,
         broker: BrokerPort | None = None,
-        epoch: int | None = None,
-        may_act: Callable[[], bool] | None = None,
+        tenure: Tenure | None = None,
     ) -> None:
-        """A home is made for one epoch, and does nothing any more once ``may_act`` is false."""
+        """A home is made for one tenure, and does nothing any more once that is over."""
         self.overlay = overlay
         self.name: Final = name
         self.place = overlay.place_of(name)
         self._is_home = name in overlay.homes
-        self._may_act = may_act
+        self._tenure = tenure
         self._is_silent = False
         self.clock: Final = Clock()
         self.counters = Counters()
@@ -84,7 +84,7 @@ class BrokerNode:
         self._heard: list[Connection] = []
         """Connections with frames that the broker has heard in this turn, and whose effects are not carried out yet."""
         self._storage = Storage(
-            overlay, name, epoch=epoch, turns=self.turns, stimulate=self.stimulate, fail=self._on_failed
+            overlay, name, tenure=tenure, turns=self.turns, stimulate=self.stimulate, fail=self._on_failed
         )
         self._measuring = Measuring(self._on_measured)
         self._shipping = Shipping(overlay, name, self, clock_ms=self.clock.now_ms, rng=self._rng)
@@ -239,7 +239,7 @@ class BrokerNode:
 
     def _may_not_act(self) -> bool:
         """Whether this node must not handle anything any more; if so, it falls silent."""
-        if self._may_act is not None and not self._may_act():
+        if self._tenure is not None and not self._tenure.may_act():
             self.fall_silent()
         return self._is_silent
 

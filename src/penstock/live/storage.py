@@ -23,6 +23,7 @@ from penstock.live.store import StoreRefusedError
 from penstock.live.store.place import FolderPlace
 from penstock.live.store_worker import KeptRead, LogRead
 from penstock.live.stores import Place
+from penstock.live.tenure import Tenure
 from penstock.live.turns import Pace, Turns
 from penstock.model.errors import PenstockError
 from penstock.system.logs import log
@@ -51,7 +52,7 @@ class Storage:
         overlay: Overlay,
         name: str,
         *,
-        epoch: int | None = None,
+        tenure: Tenure | None = None,
         turns: Turns,
         stimulate: Callable[[Stimulus], None],
         fail: Callable[[NodeFailedError], None],
@@ -67,11 +68,11 @@ class Storage:
         self._is_opening = False
         self._watcher: StorageWatcher | None = None
         self._asked: dict[int, asyncio.Future[dict[str, bytes | None]]] = {}
-        place = self._store_place(overlay.name, epoch)
+        place = self._store_place(overlay.name, tenure)
         if place is not None:
             self._keeper = Keeper(place, self)
 
-    def _store_place(self, overlay: str, epoch: int | None) -> Place | None:
+    def _store_place(self, overlay: str, tenure: Tenure | None) -> Place | None:
         """Where the broker keeps its data; None if it keeps nothing."""
         database = self._place.database
         if database is not None:
@@ -82,7 +83,7 @@ class Storage:
                 database.url,
                 overlay,
                 self._name,
-                epoch=epoch,
+                tenure=tenure,
                 replicas_min=database.replicas_min,
                 answer_ms=database.answer_ms,
             )

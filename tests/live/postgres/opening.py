@@ -9,6 +9,7 @@ from penstock.live.postgres.holdings import Holdings
 from penstock.live.postgres.place import DatabasePlace
 from penstock.live.postgres.store import DatabaseStore
 from penstock.live.store import StoreFailedError
+from penstock.live.tenure import Tenure
 
 __all__ = ["Opener", "url_of"]
 
@@ -22,11 +23,11 @@ class Opener:
         self.may_wait = True
 
     def open(
-        self, *servers: DatabaseServer, epoch: int | None = None, replicas_min: int = 0, answer_ms: int = 10_000
+        self, *servers: DatabaseServer, tenure: Tenure | None = None, replicas_min: int = 0, answer_ms: int = 10_000
     ) -> DatabaseStore:
         """Open the store of broker b1; it is closed after the test."""
         place = DatabasePlace(
-            url_of(*servers), self.overlay, "b1", epoch=epoch, replicas_min=replicas_min, answer_ms=answer_ms
+            url_of(*servers), self.overlay, "b1", tenure=tenure, replicas_min=replicas_min, answer_ms=answer_ms
         )
         return self.stack.enter_context(closing(place.open(self._on_wait)))
 

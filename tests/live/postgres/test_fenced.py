@@ -17,6 +17,7 @@ from penstock.live.postgres.place import DatabasePlace
 from penstock.live.postgres.store import DatabaseStore
 from penstock.live.store import StoreFailedError
 from penstock.live.store.errors import StoreFencedError, StoreRefusedError
+from penstock.live.tenure import Tenure
 from penstock.model.tick import TICK_MAX, Tick
 
 _LONG_MS = 3_600_000
@@ -53,9 +54,9 @@ def test_whoever_opens_a_store_without_an_epoch_ends_the_one_before(server: Data
     former.commit([SetValue("v", b"1")])
     later = opener.open(server)
     assert value_of(later, "v") == b"1"
-    with pytest.raises(StoreFencedError, match="epoch 1 is over: somebody else has taken the store"):
+    with pytest.raises(StoreFencedError, match="somebody else has"):
         former.commit([SetValue("v", b"2")])
-    with pytest.raises(StoreFailedError, match="epoch 1 is over"):
+    with pytest.raises(StoreFailedError, match="somebody else has"):
         former.commit([SetValue("v", b"2")])
     assert value_of(later, "v") == b"1"
 
@@ -73,16 +74,17 @@ def test_a_store_whose_epoch_is_over_reads_nothing(server: DatabaseServer, opene
 def test_a_store_is_opened_for_the_epoch_that_was_taken(server: DatabaseServer, opener: Opener) -> None:
     holdings = opener.holdings(server)
     assert holdings.take("pb1", lease_ms=_LONG_MS, place=0, stagger_ms=0) == Taken(1)
-    store = opener.open(server, epoch=1)
+    tenure = Tenure(1, holdings.life)
+    store = opener.open(server, tenure=tenure)
     store.commit([SetValue("v", b"1")])
     assert holdings.take("pb1", lease_ms=_LONG_MS, place=0, stagger_ms=0) == Taken(2)
     with pytest.raises(StoreFencedError, match="epoch 1 is over"):
         store.commit([SetValue("v", b"2")])
     with pytest.raises(StoreRefusedError, match="epoch 1 of b1 is over"):
-        opener.open(server, epoch=1)
+        opener.open(server, tenure=tenure)
 
 
-def test_of_two_that_have_the_same_epoch_by_mistake_only_the_one_in_the_row_counts(
+def test_of_two_that_have_taken_the_same_epoch_only_the_one_in_the_row_counts(
     server: DatabaseServer, opener: Opener
 ) -> None:
     former = opener.open(server)
@@ -90,6 +92,34 @@ def test_of_two_that_have_the_same_epoch_by_mistake_only_the_one_in_the_row_coun
     server.execute(f"UPDATE penstock.holdings SET life = 'another' WHERE overlay = '{opener.overlay}'")
     with pytest.raises(StoreFencedError):
         former.commit([SetValue("v", b"1")])
+    with pytest.raises(StoreRefusedError, match="epoch 1 of b1 is over"):
+        opener.open(server, tenure=Tenure(1, "mine"))
+
+
+def test_what_another_one_has_committed_is_not_taken_for_our_own(server: DatabaseServer, opener: Opener) -> None:
+    holdings = opener.holdings(server)
+    assert holdings.take("pb1", lease_ms=_LONG_MS, place=0, stagger_ms=0) == Taken(1)
+    one, two = (opener.open(server, tenure=Tenure(1, holdings.life)) for _ in range(2))
+    # The second one has committed when it was opened.
+    for _ in range(2):
+        with pytest.raises(StoreFailedError, match="somebody else has written to the store"):
+            one.commit([SetValue("v", b"1")])
+    assert value_of(two, "v") is None
+
+
+def test_what_a_role_is_set_to_keeps_no_warning_from_us(pair: list[DatabaseServer], opener: Opener) -> None:
+    primary, standby = pair
+    primary.execute("ALTER ROLE penstock SET client_min_messages = error")
+    store = opener.open(primary, standby)
+    standby.pause()
+    thread, errors = in_thread(lambda: store.commit([SetValue("v", b"1")]))
+    waits(primary, opener)
+    primary.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    waits(primary, opener)
+    assert thread.is_alive()
+    standby.resume()
+    thread.join()
+    assert errors == []
 
 
 def test_a_commit_whose_connection_was_cut_is_repeated_if_it_was_not_done(

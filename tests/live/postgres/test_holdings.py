@@ -202,6 +202,29 @@ def test_a_lease_measured_by_a_former_primary_ends(pair: list[DatabaseServer], c
     assert taken(two, "pb2", lease_ms=_LONG_MS) == 2
 
 
+def test_a_clock_that_was_set_back_makes_a_lease_no_longer(
+    server: DatabaseServer, candidate: _Candidates, request: pytest.FixtureRequest
+) -> None:
+    one, two = candidate(server), candidate(server)
+    take(one, "pb1", lease_ms=_SHORT_MS)
+    server.execute(
+        "UPDATE penstock.holdings SET lease_until = lease_until + interval '1 hour' "
+        f"WHERE overlay = '{request.node.name}'"
+    )
+    assert taken(two, "pb2") == 2
+
+
+def test_only_connections_to_the_same_database_are_cut(server: DatabaseServer, candidate: _Candidates) -> None:
+    server.execute("CREATE DATABASE elsewhere")
+    one, two = candidate(server), candidate(server)
+    take(one, "pb1", lease_ms=0)
+    name = "test_only_connections_to_the_same_database_are_cut"
+    url = server.url.replace("/postgres", "/elsewhere")
+    with connect(url, application=store_application(name, "quotes.home"), answer_ms=10_000) as other:
+        assert taken(two, "pb2") == 2
+        assert other.execute("SELECT 1").fetchone() == (1,)
+
+
 def test_a_holder_goes_on_at_the_promoted_standby(pair: list[DatabaseServer], candidate: _Candidates) -> None:
     primary, standby = pair
     one = candidate(primary, standby)

@@ -27,6 +27,7 @@ from penstock.live.postgres.errors import DatabaseError, DatabaseUnreachableErro
 
 __all__ = [
     "Connection",
+    "Cursor",
     "WatchedConnection",
     "answer_within",
     "connect",
@@ -41,6 +42,7 @@ __all__ = [
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 _Result = TypeVar("_Result")
 
 _OTHERS_S: Final = 0.1
@@ -128,20 +130,20 @@ def _targets(url: str, application: str, answer_ms: int) -> dict[str, str]:
     count = max(len(each) for each in lists.values())
     usual: dict[str, Any] = {
         "connect_timeout": max(_CONNECT_S_MIN, ceil(answer_ms / 1_000)),
-        "application_name": application,
-        "client_encoding": "UTF8",
         # A cut network says nothing: the kernel must notice that nobody acknowledges what we send, or is there.
         "tcp_user_timeout": answer_ms,
         "keepalives_idle": max(1, answer_ms // 2_000),
         "keepalives_interval": max(1, answer_ms // 4_000),
         "keepalives_count": 2,
     }
+    # By its name others know whose connection it is.
+    forced = {"application_name": application, "client_encoding": "UTF8", "target_session_attrs": "read-write"}
     targets: dict[str, str] = {}
     for place in range(count):
         own = {key: values[place] if len(values) > 1 else values[0] for key, values in lists.items()}
         own = {key: value for key, value in own.items() if value}
         shown = f"{own.get('host', own.get('hostaddr', 'the local server'))}:{own.get('port', '5432')}"
-        targets[shown] = make_conninfo("", **{**usual, **given, **own, "target_session_attrs": "read-write"})
+        targets[shown] = make_conninfo("", **{**usual, **given, **own, **forced})
     return targets
 
 

@@ -16,11 +16,19 @@ from typing import Any, Final, LiteralString
 
 import psycopg
 
-from penstock.live.postgres.connecting import Connection, WatchedConnection, connect, reason_of, store_application
+from penstock.live.postgres.connecting import (
+    Connection,
+    Cursor,
+    WatchedConnection,
+    connect,
+    reason_of,
+    store_application,
+)
 from penstock.live.postgres.errors import DatabaseError
 from penstock.live.postgres.schema import FENCED, OVERTAKEN, make_schema
 from penstock.live.store.errors import StoreFailedError, StoreFencedError, StoreFullError, StoreRefusedError
 from penstock.live.stores import OnWait
+from penstock.live.tenure import Tenure
 
 __all__ = ["FencedConnection", "replicas_of"]
 
@@ -38,7 +46,9 @@ _PASSING: Final = frozenset({"25006", "40001", "40P01", "55P03", "57014", "57P01
 _SETTINGS: Final = (
     "SELECT set_config('lock_timeout', %(lock_ms)s, false), set_config('synchronous_commit', CASE WHEN "
     "current_setting('synchronous_commit') IN ('off', 'local') THEN 'on' "
-    "ELSE current_setting('synchronous_commit') END, false)"
+    "ELSE current_setting('synchronous_commit') END, false), "
+    # A warning is how the server says that it did not wait for a standby.
+    "set_config('client_min_messages', 'warning', false)"
 )
 _CLAIM: Final = (
     "INSERT INTO penstock.holdings VALUES (%(overlay)s, %(broker)s, 0, '', '', clock_timestamp(), 0, 0, '', 'epoch') "
@@ -46,20 +56,25 @@ _CLAIM: Final = (
 )
 _EVICT: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-    "WHERE application_name = %(application)s AND pid <> pg_backend_pid()"
+    "WHERE datname = current_database() AND application_name = %(application)s AND pid <> pg_backend_pid()"
 )
 _BEGIN: Final = (
     "UPDATE penstock.holdings SET epoch = epoch + 1, holder = %(broker)s, life = %(life)s "
     "WHERE overlay = %(overlay)s AND broker = %(broker)s RETURNING epoch"
 )
-_LIFE: Final = (
-    "SELECT life FROM penstock.holdings WHERE overlay = %(overlay)s AND broker = %(broker)s AND epoch = %(epoch)s"
+_HELD: Final = (
+    "SELECT FROM penstock.holdings WHERE overlay = %(overlay)s AND broker = %(broker)s "
+    "AND epoch = %(epoch)s AND life = %(life)s"
 )
 _MAKE: Final = (
-    "INSERT INTO penstock.stores (overlay, broker, commits) VALUES (%(overlay)s, %(broker)s, 0) ON CONFLICT DO NOTHING"
+    "INSERT INTO penstock.stores (overlay, broker, commits, latest) VALUES (%(overlay)s, %(broker)s, 0, '') "
+    "ON CONFLICT DO NOTHING"
 )
-_LOOK: Final = "SELECT number, commits FROM penstock.stores WHERE overlay = %(overlay)s AND broker = %(broker)s"
-_ENTER: Final = "SELECT penstock.enter(%(overlay)s, %(broker)s, %(epoch)s, %(life)s, %(commits)s, %(more)s)"
+_LOOK: Final = "SELECT number, commits, latest FROM penstock.stores WHERE overlay = %(overlay)s AND broker = %(broker)s"
+_ENTER: Final = (
+    "SELECT penstock.enter(%(overlay)s, %(broker)s, %(epoch)s, %(life)s, %(commits)s, %(latest)s), "
+    "current_setting('synchronous_standby_names'), current_setting('synchronous_commit')"
+)
 _PROMISE: Final = "SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit')"
 _FENCE_BEGINS: Final = "SELECT found.* FROM penstock.holdings AS fence LEFT JOIN LATERAL ("
 _FENCE_ENDS: Final = (
@@ -67,7 +82,8 @@ _FENCE_ENDS: Final = (
     "AND fence.epoch = %(epoch)s AND fence.life = %(life)s"
 )
 _WAITING: Final = (
-    "SELECT count(*) FROM pg_stat_activity WHERE application_name = %(application)s "
+    "SELECT count(*) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND application_name = %(application)s "
     "AND pid <> pg_backend_pid() AND wait_event = 'SyncRep'"
 )
 
@@ -88,6 +104,8 @@ class FencedConnection:
         self._life = ""
         self._commits = 0
         """How many commits the store has had, as far as is known."""
+        self._latest = ""
+        """The mark of the commit under way: another process may have made as many commits."""
         self._is_unreplicated = False
         """Whether the database has warned that it did not wait for its standby."""
         self._reason = ""
@@ -101,7 +119,7 @@ class FencedConnection:
 
     # Opening and closing.
 
-    def open(self, epoch: int | None) -> None:
+    def open(self, tenure: Tenure | None) -> None:
         """Connect for an epoch that the caller holds; None to begin the next one, which ends those before.
 
         Raises ``StoreRefusedError``.
@@ -109,7 +127,7 @@ class FencedConnection:
         try:
             self._connection = connection = self._made()
             make_schema(connection)
-            self._own(connection, epoch)
+            self._own(connection, tenure)
             self._find_store(connection)
             # What an earlier life has left in doubt is durable, too, once this is.
             self.commit(lambda _: None)
@@ -127,8 +145,8 @@ class FencedConnection:
             with suppress(psycopg.Error):
                 connection.close()
 
-    def _own(self, connection: Connection, epoch: int | None) -> None:
-        if epoch is None:
+    def _own(self, connection: Connection, tenure: Tenure | None) -> None:
+        if tenure is None:
             self._life = token_hex(8)
             connection.execute(_CLAIM, self._names)
             # A commit that was stopped in the middle would keep the row locked.
@@ -137,11 +155,12 @@ class FencedConnection:
             assert found is not None, "the row was made before"
             self._epoch = int(found[0])
             return
-        found = connection.execute(_LIFE, {**self._names, "epoch": epoch}).fetchone()
-        if found is None:
-            raise StoreRefusedError(f"epoch {epoch} of {self._names['broker']} is over: somebody else has taken it")
-        self._epoch = epoch
-        self._life = str(found[0])
+        self._epoch, self._life = tenure.epoch, tenure.life
+        values = {**self._names, "epoch": self._epoch, "life": self._life}
+        if connection.execute(_HELD, values).fetchone() is None:
+            raise StoreRefusedError(
+                f"epoch {self._epoch} of {self._names['broker']} is over: somebody else has taken it"
+            )
 
     def _find_store(self, connection: Connection) -> None:
         self.created = connection.execute(_MAKE, self._names).rowcount == 1
@@ -158,6 +177,7 @@ class FencedConnection:
         store anew can tell what is durable.
         """
         is_in_doubt = False
+        self._latest = token_hex(8)
         while True:
             connection = self._connected()
             try:
@@ -177,15 +197,16 @@ class FencedConnection:
         self._is_unreplicated = False
         with connection.pipeline():
             connection.execute("BEGIN")
-            self._enter(connection, self._commits, more=1)
+            before = self._enter(connection)
             write(connection)
             connection.execute("COMMIT")
-            promise = connection.execute(_PROMISE)
-        self._note_promise(promise)
+            after = connection.execute(_PROMISE)
+        self._note_promise(before, after)
 
-    def _enter(self, connection: Connection, commits: int, *, more: int) -> None:
-        values = {"epoch": self._epoch, "life": self._life, "commits": commits, "more": more}
-        connection.execute(_ENTER, {**self._names, **values})
+    def _enter(self, connection: Connection) -> Cursor:
+        """Begin the commit under way, or enter it again; returns what the server promised then."""
+        commit = {"commits": self._commits + 1, "latest": self._latest}
+        return connection.execute(_ENTER, {**self._names, "epoch": self._epoch, "life": self._life, **commit})
 
     def _prove(self, connection: Connection) -> None:
         """Return once the last commit has reached as many standbys as it must: a later one that has proves it."""
@@ -198,20 +219,20 @@ class FencedConnection:
             self._is_unreplicated = False
             with connection.pipeline():
                 connection.execute("BEGIN")
-                self._enter(connection, self._commits + 1, more=0)
+                before = self._enter(connection)
                 connection.execute("COMMIT")
-                promise = connection.execute(_PROMISE)
-            self._note_promise(promise)
+                after = connection.execute(_PROMISE)
+            self._note_promise(before, after)
 
-    def _note_promise(self, promise: psycopg.Cursor[tuple[Any, ...]]) -> None:
-        row = promise.fetchone()
-        assert row is not None, "a select without a table has one row"
-        self.replicas = replicas_of(*row)
+    def _note_promise(self, before: Cursor, after: Cursor) -> None:
+        """Note for how many standbys a commit has waited: the settings may have changed meanwhile."""
+        promises = [before.fetchone(), after.fetchone()]
+        self.replicas = min(replicas_of(*row[-2:]) for row in promises if row is not None)
 
     def _is_done(self, connection: Connection) -> bool:
-        """Whether a commit in doubt has happened; then it may still have to reach the standby."""
-        commits = self._commits_found(connection)
-        if commits == self._commits + 1:
+        """Whether the commit in doubt has happened; then it may still have to reach the standby."""
+        commits, latest = self._commits_found(connection)
+        if (commits, latest) == (self._commits + 1, self._latest):
             self._is_unreplicated = True
             return True
         self._check_not_less(commits)
@@ -219,9 +240,10 @@ class FencedConnection:
             raise StoreFencedError("somebody else has written to the store")
         return False
 
-    def _commits_found(self, connection: Connection) -> int:
+    def _commits_found(self, connection: Connection) -> tuple[int, str]:
+        """How many commits the store has had, and the mark of the latest one."""
         found = connection.execute(_LOOK, self._names).fetchone()
-        return -1 if found is None else int(found[1])
+        return (-1, "") if found is None else (int(found[1]), str(found[2]))
 
     def _check_not_less(self, commits: int) -> None:
         if commits < self._commits:
@@ -236,7 +258,7 @@ class FencedConnection:
             return False
         try:
             connection.rollback()
-            return self._commits_found(connection) == self._commits
+            return self._commits_found(connection)[0] == self._commits
         except psycopg.Error:
             return False
 
@@ -274,7 +296,7 @@ class FencedConnection:
             try:
                 self._explain(connection)
                 # Without what was lost, a read would take it for silence.
-                self._check_not_less(self._commits_found(connection))
+                self._check_not_less(self._commits_found(connection)[0])
             except (DatabaseError, psycopg.Error) as error:
                 connection.close()
                 self._wait(_said(error))

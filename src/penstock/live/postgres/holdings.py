@@ -42,7 +42,10 @@ _LOOK: Final = (
     "ceil(1000 * extract(epoch FROM lease_until - clock_timestamp()))::bigint, xmin::text "
     "FROM penstock.holdings WHERE overlay = %(overlay)s AND broker = %(home)s"
 )
-_EVICT: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %(store)s"
+_EVICT: Final = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND application_name = %(store)s"
+)
 _TAKE: Final = (
     "UPDATE penstock.holdings SET epoch = epoch + 1, holder = %(holder)s, life = %(life)s, timeline = %(timeline)s, "
     "lease_ms = %(lease_ms)s, lease_until = clock_timestamp() + %(lease_ms)s * interval '1 ms', "
@@ -101,13 +104,14 @@ class Holdings:
         # Whoever shares the name of a channel is merely woken once too often.
         self._channel = f"penstock {overlay} {home}"[-_CHANNEL_CHARS_MAX:]
         self._store = store_application(overlay, home)
-        self._life = token_hex(8)
+        self.life: Final = token_hex(8)
+        """Tells what this candidate has taken in this life from what others have, and it itself in former lives."""
         self._connection: Connection | None = None
         self._timeline = 0
         self._is_doubtful = False
         """Whether the database has warned about the transaction under way."""
-        self._foreign: tuple[str, float] | None = None
-        """The version of a row that was written on another timeline, and when we first saw it."""
+        self._seen: tuple[str, float] | None = None
+        """The version of the row that was found last, and when it was found first."""
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -133,17 +137,17 @@ class Holdings:
         """
         row = self._row()
         found = self._held(row)
-        is_mine = bool(row.holder) and row.life == self._life
+        is_mine = bool(row.holder) and row.life == self.life
         is_kept_for_me = row.is_reserved and row.wanted == holder
         is_kept = row.is_reserved and not is_kept_for_me
-        is_early = row.remaining_ms + place * stagger_ms > 0 and not is_kept_for_me
+        is_early = self._remaining_ms(row) + place * stagger_ms > 0 and not is_kept_for_me
         if is_kept or (not is_mine and (found.holder or is_early)):
             return found
         if row.holder:
             # A holder that was stopped or cut off in the middle of a commit would keep the row locked.
             self._ask(_EVICT, store=self._store)
         rows = self._ask(
-            _TAKE, holder=holder, life=self._life, lease_ms=lease_ms, version=row.version, timeline=self._timeline
+            _TAKE, holder=holder, life=self.life, lease_ms=lease_ms, version=row.version, timeline=self._timeline
         )
         if not rows:
             # Another one was faster.
@@ -170,15 +174,20 @@ class Holdings:
         return self._held(self._row())
 
     def _held(self, row: _Row) -> Held:
-        remaining_ms = row.remaining_ms if row.holder else 0
-        if row.holder and row.timeline != self._timeline:
-            # By the clock of a former primary; its holder may believe in it for all of its length.
-            now_s = time.monotonic()
-            if self._foreign is None or self._foreign[0] != row.version:
-                self._foreign = row.version, now_s
-            remaining_ms = max(remaining_ms, row.lease_ms - int(1_000 * (now_s - self._foreign[1])))
+        remaining_ms = self._remaining_ms(row) if row.holder else 0
         wanted = row.wanted if row.is_reserved else ""
         return Held(row.holder if remaining_ms > 0 else "", row.epoch, max(0, remaining_ms), wanted)
+
+    def _remaining_ms(self, row: _Row) -> int:
+        """How long the holder may still believe in its lease; negative if it has been over for some time."""
+        now_s = time.monotonic()
+        if self._seen is None or self._seen[0] != row.version:
+            self._seen = row.version, now_s
+        # Whatever the clock of the database says: it may have been set back, or be another one since a promotion.
+        at_most_ms = row.lease_ms - int(1_000 * (now_s - self._seen[1]))
+        if row.holder and row.timeline != self._timeline:
+            return at_most_ms
+        return min(row.remaining_ms, at_most_ms)
 
     def _row(self) -> _Row:
         rows = self._ask(_LOOK)
@@ -224,6 +233,8 @@ class Holdings:
         if not has_schema(connection):
             make_schema(connection)
         self._timeline = timeline_of(connection)
+        # A warning is how the server says that it did not wait for a standby.
+        connection.execute("SELECT set_config('client_min_messages', 'warning', false)")
         # A session may be set to less than its server is; leases are as durable as what they protect.
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) "

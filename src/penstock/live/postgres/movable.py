@@ -93,5 +93,5 @@ class MovableDatabasePlace(DatabasePlace):
             replicas_min=self.replicas_min,
             on_wait=on_wait,
         )
-        connection.open(self.epoch)
+        connection.open(self.tenure)
         return MovableDatabaseStore(connection)

@@ -8,6 +8,7 @@ from penstock.live.postgres.connecting import shown_url
 from penstock.live.postgres.fenced import FencedConnection
 from penstock.live.postgres.store import DatabaseStore
 from penstock.live.stores import OnWait
+from penstock.live.tenure import Tenure
 
 __all__ = ["DatabasePlace"]
 
@@ -19,7 +20,7 @@ class DatabasePlace:
     url: str = field(repr=False)
     overlay: str
     broker: str
-    epoch: int | None = None
+    tenure: Tenure | None = None
     """The epoch that the caller holds; None to begin the next one, which ends a store that is open elsewhere."""
     replicas_min: int = 0
     """How many synchronous standbys must have a commit before it is durable."""
@@ -41,5 +42,5 @@ class DatabasePlace:
             replicas_min=self.replicas_min,
             on_wait=on_wait,
         )
-        connection.open(self.epoch)
+        connection.open(self.tenure)
         return DatabaseStore(connection)

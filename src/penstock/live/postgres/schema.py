@@ -23,7 +23,7 @@ _LOCK: Final = 0x70656E7374_6F636B
 FENCED: Final = "PS001"
 """The error of ``penstock.enter`` when the epoch is over: somebody else has the store now."""
 OVERTAKEN: Final = "PS002"
-"""Its error when the store has not had exactly as many commits as the caller knows of."""
+"""Its error when the store has had another number of commits, or another one was the latest."""
 
 _HOLDINGS: Final = """
 CREATE TABLE penstock.holdings (
@@ -53,10 +53,14 @@ CREATE TABLE penstock.stores (
     overlay text NOT NULL,
     broker text NOT NULL,
     commits bigint NOT NULL,
+    latest text NOT NULL,
     UNIQUE (overlay, broker)
 ) WITH (fillfactor = 20)
 """
-"""One row for each broker that keeps its data here, with the number of its commits, by which one in doubt is found."""
+"""One row for each broker that keeps its data here, with the number of its commits, and a mark of the latest one.
+
+By these a commit in doubt is found.
+"""
 
 _PUBENDS: Final = """
 CREATE TABLE penstock.pubends (
@@ -117,7 +121,7 @@ CREATE TABLE penstock.kept (
 
 _ENTER: Final = """
 CREATE FUNCTION penstock.enter(
-    the_overlay text, the_broker text, the_epoch bigint, the_life text, the_commits bigint, more integer
+    the_overlay text, the_broker text, the_epoch bigint, the_life text, the_commits bigint, the_latest text
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM penstock.holdings
@@ -125,15 +129,19 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'epoch % is over', the_epoch USING ERRCODE = 'PS001';
     END IF;
-    UPDATE penstock.stores SET commits = commits + more
-        WHERE overlay = the_overlay AND broker = the_broker AND commits = the_commits;
+    UPDATE penstock.stores SET commits = the_commits, latest = the_latest
+        WHERE overlay = the_overlay AND broker = the_broker
+        AND (commits = the_commits - 1 OR (commits = the_commits AND latest = the_latest));
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'the store has not had % commits', the_commits USING ERRCODE = 'PS002';
+        RAISE EXCEPTION 'commit % does not follow', the_commits USING ERRCODE = 'PS002';
     END IF;
 END
 $$
 """
-"""Begins a commit: fails unless the epoch is the caller's, and lets no other begin until the commit has ended."""
+"""Begins a commit: fails unless the epoch is the caller's, and lets no other begin until the commit has ended.
+
+The commit is the next one, or the latest one again, which proves where it has got to.
+"""
 
 # Not by to_regclass(), which may not know yet what was made while somebody waited for the lock.
 _HAS_FORMAT: Final = (
