@@ -109,3 +109,14 @@ def test_settings_that_only_a_home_has_are_checked(tmp_path: Path) -> None:
     brokers = _BROKERS.replace("retain_ms = 7_000", "lease_ms = 1_000").replace("port", "lease_ms = 9_000\nport")
     with pytest.raises(ConfigError, match=r"o\.toml:\d+: .*lease_ms"):
         loaded(tmp_path, f'[pubends.orders]\nbrokers = ["pb1"]\n{_URL}\n', brokers)
+
+
+@pytest.mark.parametrize("url", ["postgresql://db1:54x2/q", "postgresql://db1/q?sslmood=require"])
+def test_a_url_that_cannot_be_right_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigError, match=r"o\.toml:\d+: .*data"):
+        loaded(tmp_path, f'[pubends.orders]\nbrokers = ["pb1"]\ndata = "{url}"\n')
+
+
+def test_a_mistyped_url_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is neither a folder nor a url"):
+        loaded(tmp_path, "", 'overlay = "q"\n[brokers.pb1]\nport = 7001\ndata = "postgresq://db1/q"\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,7 +83,12 @@ def copy(
 
 
 def _shown_path(text: str) -> str:
-    return text if is_url(text) else str(Path(text).resolve())
+    if is_url(text):
+        return text
+    if "://" in text or re.match(r"\w+=", text):
+        # A mistyped url would become a folder that has the password in its name.
+        raise MisuseError("give a folder, or a url of PostgreSQL: postgresql://host1,host2/database")
+    return str(Path(text).resolve())
 
 
 @contextmanager

@@ -185,6 +185,8 @@ class _Brokers:
 
     def _database(self, table: TomlTable, data: str) -> Database | None:
         replicas_min = table.integer("replicas_min", 0, high=REPLICAS_MAX)
+        if "://" in data and not is_url(data):
+            raise table.error("data", "is neither a folder nor a url of PostgreSQL (postgresql://host1,host2/database)")
         if is_url(data):
             if "data_bytes_max" in table:
                 raise table.error("data_bytes_max", "is for a data folder: a database has limits of its own")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Final
 
 from penstock.broker.candidate import LEASE_MS_MIN, LeaseSettings
@@ -19,6 +20,7 @@ from penstock.broker.settings import SettingsError, check_last_values
 from penstock.congestion import CongestionSettings
 from penstock.live.overlay import BrokerPlace, Database, Home, Overlay, PubendSettings, is_url, number_for
 from penstock.live.toml_table import TomlTable
+from penstock.model.errors import PenstockError
 from penstock.model.names import is_plain_name
 
 __all__ = ["PROFILES", "REPLICAS_MAX", "read_database", "with_pubends"]
@@ -36,6 +38,14 @@ def read_database(table: TomlTable, key: str, url: str, *, replicas_min: int) ->
     """The database at a url; raises ``ConfigError`` if it is none."""
     if not is_url(url):
         raise table.error(key, "must be a url: postgresql://host1,host2/database")
+    if find_spec("psycopg") is not None:
+        # Only where it is used; without the driver the broker does not start anyway.
+        from penstock.live.postgres.connecting import check_url
+
+        try:
+            check_url(url)
+        except PenstockError as error:
+            raise table.error(key, str(error)) from None
     return Database(url, replicas_min)
 
 
@@ -111,7 +121,7 @@ def _home(overlay: Overlay, pubend: str, table: TomlTable, settings: PubendSetti
         pubends=(pubend,),
         database=database,
         tunables={"inquiry_ms": lease.inquiry_ms, **tunables},
-        where=f"{table.line()}",
+        where=f"{overlay.source}:{table.line()}",
     )
     return Home(place, settings.brokers, lease)
 

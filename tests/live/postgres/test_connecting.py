@@ -6,7 +6,7 @@ import pytest
 
 from penstock.lab.databases import DatabaseServer
 from penstock.lab.demo_overlay import free_ports
-from penstock.live.postgres.connecting import connect, shown_url, store_application, timeline_of
+from penstock.live.postgres.connecting import check_url, connect, shown_url, store_application, timeline_of
 from penstock.live.postgres.errors import DatabaseUnreachableError
 
 
@@ -53,6 +53,32 @@ def test_no_password_is_shown() -> None:
     url = "postgresql://penstock:secret@db1:5433,db2/quotes?password=secret"
     assert shown_url(url) == "postgresql://penstock@db1:5433,db2/quotes"
     assert shown_url("postgresql://db1/quotes") == "postgresql://db1/quotes"
+
+
+@pytest.mark.parametrize(
+    "secret", ["sec?ret", "sec#ret", "sec/ret", "sec@ret", "sec%zzret", "sec ret", "sec[ret", "sec:ret"]
+)
+def test_no_part_of_an_odd_password_is_shown(secret: str) -> None:
+    url = f"postgresql://penstock:{secret}@db1/quotes"
+    assert shown_url(url) == "postgresql://penstock@db1/quotes"
+    with pytest.raises(DatabaseUnreachableError) as caught:
+        connect(url, application="test", answer_ms=200)
+    assert "sec" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("postgresql://db1:54x2/q", "is not a url|has a port that is none"),
+        ("postgresql://db1:99999/q", "has a port that is none"),
+        ("postgresql://db1:1,db2:2,db3/q?port=1,2", "another number of ports|is not a url|has a port"),
+        ("postgresql://db1/q?sslmood=require", "sslmood"),
+    ],
+)
+def test_a_url_can_be_checked(url: str, complaint: str) -> None:
+    with pytest.raises(DatabaseUnreachableError, match=complaint):
+        check_url(url)
+    check_url("postgresql://penstock:x@db1:5433,db2/quotes?sslmode=require")
 
 
 def test_long_names_are_cut_where_a_server_cuts_them() -> None:

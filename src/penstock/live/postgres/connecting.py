@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import select
 import socket
 import threading
@@ -18,7 +19,6 @@ from contextlib import contextmanager, suppress
 from math import ceil
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -30,6 +30,7 @@ __all__ = [
     "Cursor",
     "WatchedConnection",
     "answer_within",
+    "check_url",
     "connect",
     "reason_of",
     "shown_url",
@@ -49,6 +50,7 @@ _OTHERS_S: Final = 0.1
 """How long the other hosts have after the first one has answered: they may have been promoted later."""
 _CONNECT_S_MIN: Final = 2
 """libpq gives up no sooner; nobody waits for it that long."""
+_PLAIN: Final = re.compile(r"[\w.-]+")
 _LOOK_MS: Final = 50
 """How often somebody who waits is told so."""
 _APPLICATION_BYTES_MAX: Final = 63
@@ -120,14 +122,30 @@ def connect(url: str, *, application: str, answer_ms: int) -> WatchedConnection:
     return found
 
 
+def check_url(url: str) -> None:
+    """Raise ``DatabaseUnreachableError`` if the driver cannot make anything of a url."""
+    for conninfo in _targets(url, "", 1_000).values():
+        port = str(conninfo_to_dict(conninfo).get("port", "5432"))
+        if not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise DatabaseUnreachableError(f"{shown_url(url)} has a port that is none")
+
+
 def _targets(url: str, application: str, answer_ms: int) -> dict[str, str]:
     """One connection string for each host of the url, by its name for people."""
+    authority = re.split("[/?#]", url.partition("://")[2])[0]
+    if "@" in url and authority.count("@") != 1:
+        # The driver would take a part of the password for a host, and show it.
+        raise DatabaseUnreachableError(f"{shown_url(url)} has a character in its password that must be encoded (%2F)")
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error as error:
-        raise DatabaseUnreachableError(f"{shown_url(url)} is not a url of PostgreSQL: {reason_of(error)}") from None
+        # The driver quotes what it does not understand, which may be a part of a password.
+        said = f": {reason_of(error)}" if "@" not in url and "password" not in url else ""
+        raise DatabaseUnreachableError(f"{shown_url(url)} is not a url of PostgreSQL{said}") from None
     lists = {key: str(given.pop(key, "")).split(",") for key in ("host", "hostaddr", "port")}
     count = max(len(each) for each in lists.values())
+    if any(len(each) not in (1, count) for each in lists.values()):
+        raise DatabaseUnreachableError(f"{shown_url(url)} has another number of ports than of hosts")
     usual: dict[str, Any] = {
         "connect_timeout": max(_CONNECT_S_MIN, ceil(answer_ms / 1_000)),
         # A cut network says nothing: the kernel must notice that nobody acknowledges what we send, or is there.
@@ -254,11 +272,11 @@ def reason_of(error: psycopg.Error) -> str:
 
 
 def shown_url(url: str) -> str:
-    """The url for people: without a password, and without parameters, which may have one, too."""
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-        user = parts.username
-    except ValueError:
-        return "postgresql://..."
-    return urlunsplit((parts.scheme, f"{user}@{host}" if user else host, parts.path, "", ""))
+    """The url for people: without a password, and without parameters, which may have one, too.
+
+    Not by a parser of urls, which may take a part of a password for something else.
+    """
+    scheme, separator, rest = url.partition("://")
+    user, _, place = rest.rpartition("@")
+    user = user.partition(":")[0] + "@" if _PLAIN.fullmatch(user.partition(":")[0]) else ""
+    return f"{scheme}{separator}{user}{place.partition('?')[0]}"
