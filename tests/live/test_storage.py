@@ -291,3 +291,12 @@ def test_a_broker_does_not_start_with_messages_that_it_would_not_serve_and_leave
     with pytest.raises(StorageError, match="is best effort now"):
         run(start(replace(overlay, brokers={"b1": best_effort})))
     run(start(overlay))
+
+
+def test_a_pubend_that_was_given_candidates_must_bring_its_log_along() -> None:
+    place = replace(lone().brokers["b1"], pubends=(), best_effort=(), data=Path("data/b1"), where="o.toml:3")
+    with pytest.raises(
+        StorageError, match=r"o\.toml:3: pubend b1\.a has candidates now, .* 1,234 bytes .* --pubend b1\.a"
+    ):
+        check_served(place, FOUND, ["b1.a"])
+    assert check_served(place, replace(FOUND, values={"moved/b1.a": b"1"}), ["b1.a"]) == {"b1.a": 1_234}

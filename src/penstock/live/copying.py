@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.broker.durable import SetValue
 from penstock.live.overlay import Home, is_url
 from penstock.live.store.backups import sync, unfinished
 from penstock.live.store.errors import StoreRefusedError
@@ -19,7 +20,7 @@ from penstock.live.store.inspecting import FILE_NAME, inspect
 from penstock.live.store.log import LogStore
 from penstock.live.store.proving import check_found
 from penstock.live.store.witness import WITNESS_NAME, Witness
-from penstock.live.stores import COPYING, MovableStore, OnWait
+from penstock.live.stores import COPYING, MOVED, MovableStore, OnWait
 from penstock.live.transfer import Choice, CopyDiffersError, OnCopy, StoreFigures, Transfer, survey
 
 if TYPE_CHECKING:
@@ -98,6 +99,9 @@ def copy_store(order: CopyOrder) -> Copied:
             figures = _into_database(order, target_place, source, choice)
         else:
             figures = _into_folder(order, target_place, source, choice)
+        if choice.pubends:
+            # The broker that has the rest keeps this part, too, and must know that it is served elsewhere.
+            source.commit([SetValue(f"{MOVED}/{pubend}", b"1") for pubend in choice.pubends])
     return Copied(
         replace(order.source, overlay=owner[0], broker=owner[1]), target_place, figures, is_whole=choice.has_kept
     )

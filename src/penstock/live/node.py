@@ -118,7 +118,8 @@ class BrokerNode:
         self._tls = TlsState(place.tls, listens=not self._is_home)
         recovered, self.incarnation = await self._storage.open(started_ms=self.clock.started_ms)
         try:
-            for pubend, size_bytes in check_served(place, recovered).items():
+            moved = [home.pubend for home in self.overlay.candidate_for(self.name)]
+            for pubend, size_bytes in check_served(place, recovered, moved).items():
                 self._note("pubend-unserved", pubend=pubend, size_bytes=size_bytes, advice="put it back, or forget it")
             await self._shipping.start(recovered, self.incarnation, storage=self._storage)
             self.broker = self._given or Broker(

@@ -6,7 +6,7 @@ Without a data folder it keeps nothing, and must not be asked to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.live.store import StoreRefusedError
 from penstock.live.store.place import FolderPlace
 from penstock.live.store_worker import KeptRead, LogRead
-from penstock.live.stores import Place
+from penstock.live.stores import MOVED, Place
 from penstock.live.tenure import Tenure
 from penstock.live.turns import Pace, Turns
 from penstock.model.errors import PenstockError
@@ -247,18 +247,25 @@ class Storage:
         log(event, (("broker", self._name), *fields.items()))
 
 
-def check_served(place: BrokerPlace, recovered: Recovered | None) -> dict[str, int]:
-    """The removed pubends that still have messages in their logs, with sizes in bytes; raises for one made best effort.
+def check_served(place: BrokerPlace, recovered: Recovered | None, moved: Collection[str] = ()) -> dict[str, int]:
+    """The removed pubends that still have messages in their logs, with sizes in bytes.
 
-    A removed pubend can be put back, and its log continues. One made best effort has no log to serve, while its
-    publishers and subscribers see nothing unusual: acknowledged messages would be lost silently.
+    A removed pubend can be put back, and its log continues. Raises for one made best effort, which has no log to serve,
+    and for one that was given candidates (``moved``) without its log: to publishers and subscribers nothing would look
+    unusual, and acknowledged messages would be lost silently.
     """
     removed: dict[str, int] = {}
+    at = f"{place.where}: " if place.where else ""
     for name, found in (recovered.pubends if recovered is not None else {}).items():
         if not found.size_bytes or (name in place.pubends and name not in place.best_effort):
             continue
+        if name in moved and recovered is not None and f"{MOVED}/{name}" not in recovered.values:
+            raise StorageError(
+                f"{at}pubend {name} has candidates now, and broker {place.name} still has {found.size_bytes:,} bytes "
+                f"of its messages, without which it would begin anew: run 'penstock store copy {place.data} URL "
+                f"--pubend {name}' with the url of its database, or give the one with candidates a name of its own"
+            )
         if name in place.best_effort:
-            at = f"{place.where}: " if place.where else ""
             raise StorageError(
                 f"{at}pubend {name} of broker {place.name} is best effort now, and its log still holds "
                 f"{found.size_bytes:,} bytes of messages that were guaranteed: leave it guaranteed until they are "

@@ -33,7 +33,7 @@ from penstock.live.store.publishers import PublisherMark
 from penstock.live.store.reading import LogPart
 from penstock.model.tick import Tick
 
-__all__ = ["COPYING", "BackedUp", "MovableStore", "OnWait", "Place", "Store"]
+__all__ = ["COPYING", "MOVED", "BackedUp", "MovableStore", "OnWait", "Place", "Store"]
 
 OnWait = Callable[[str], None]
 """Told, again and again, why a commit or a read takes long, maybe for ever; from the thread of the store.
@@ -81,6 +81,10 @@ class Store(Protocol):
 
 COPYING: Final = "copying"
 """A named value that is there while a copy is being written into a store: no broker may open it."""
+
+
+MOVED: Final = "moved"
+"""Named values that begin so name the pubends that were copied elsewhere, and are served from there."""
 
 
 class MovableStore(Store, Protocol):

@@ -19,7 +19,7 @@ from penstock.live.store.proving import PART_BYTES, following
 from penstock.live.store.publishers import PublisherMark
 from penstock.live.store.reading import LogPart
 from penstock.live.store_worker import INCARNATION
-from penstock.live.stores import COPYING, MovableStore
+from penstock.live.stores import COPYING, MOVED, MovableStore
 from penstock.model.errors import PenstockError
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 
@@ -52,7 +52,7 @@ class Choice:
 
     def has_value(self, name: str) -> bool:
         """Whether a named value is copied; raises ``StoreRefusedError`` if nothing tells to whom it belongs."""
-        if name == COPYING:
+        if name == COPYING or name.startswith(f"{MOVED}/"):
             return False
         if not self.pubends:
             return True
