@@ -400,6 +400,20 @@ def test_a_stopped_process_hears_of_connections_when_it_goes_on(pair: Pair) -> N
     assert pair.b.connections == 1
 
 
+def test_a_connection_to_a_stopped_process_ends_with_it(pair: Pair) -> None:
+    for node in (pair.a, pair.b):
+        node.gate.shut()
+        pair.link.cut(loud=True)
+        pair.link.heal()
+        pair.clock.run_for(1_000_000)
+        node.crash(loud=True)
+        node.start()
+        pair.link.want()
+        pair.clock.run_for(20_000_000)
+        frame_for(pair.a)
+        assert (pair.a.connections, pair.b.connections) == (1, 1)
+
+
 def test_what_was_held_for_a_life_that_is_over_is_forgotten(pair: Pair) -> None:
     pair.b.gate.shut()
     frame_for(pair.b)

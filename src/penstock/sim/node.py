@@ -113,6 +113,8 @@ class SimBroker:
         self._clock, self._trace, self._checks = clock, trace, checks
         self._core: BrokerPort | None = None
         self._ends: dict[int, End] = {}
+        self._arriving: dict[End, None] = {}
+        """Connections that this life has not noticed yet, as its process is stopped."""
         self._outboxes: dict[int, Outbox] = {}
         self._connections = 0
         self._armed_us = _NEVER_US
@@ -197,10 +199,7 @@ class SimBroker:
         self._end_life("crashes" if loud else "crashes silently")
         self.device.crash()
         self.host.crash()
-        ends = list(self._ends.values())
-        self._ends.clear()
-        self._outboxes.clear()
-        for end in ends:
+        for end in self._forget_all():
             end.abort(loud=loud)
 
     def fall_silent(self) -> None:
@@ -210,10 +209,7 @@ class SimBroker:
         self.is_silent = True
         self.silences += 1
         self._note("falls silent")
-        ends = list(self._ends.values())
-        self._ends.clear()
-        self._outboxes.clear()
-        for end in ends:
+        for end in self._forget_all():
             end.abort(loud=True)
 
     def stop(self) -> None:
@@ -227,10 +223,7 @@ class SimBroker:
         self._end_life("stops")
         self._carry_out(effects)
         self.device.stop()
-        ends = list(self._ends.values())
-        self._ends.clear()
-        self._outboxes.clear()
-        for end in ends:
+        for end in self._forget_all():
             end.close()
 
     def apply(self, settings: BrokerSettings) -> None:
@@ -255,6 +248,7 @@ class SimBroker:
 
     def on_connected(self, end: End, *, dialled: str) -> None:
         """Tell the broker of a new connection."""
+        self._arriving[end] = None
         self.gate.through(partial(self._on_connected, end, dialled))
 
     def on_frames(self, end: End, frames: list[Frame]) -> None:
@@ -272,6 +266,10 @@ class SimBroker:
         self.gate.through(partial(self._on_lost, end))
 
     def _on_connected(self, end: End, dialled: str) -> None:
+        if end not in self._arriving:
+            # The life to which it came is over.
+            return
+        del self._arriving[end]
         core = self._may_step()
         if core is None:
             end.abort(loud=True)
@@ -415,6 +413,14 @@ class SimBroker:
                 self._after_step(core, core.operated(effect.fence, now_ms=self._now_ms()))
 
         self._clock.after(max(effect.until_ms - began_ms, 0) * 1_000, end)
+
+    def _forget_all(self) -> list[End]:
+        """Forget all connections, and return them."""
+        ends = [*self._ends.values(), *self._arriving]
+        self._ends.clear()
+        self._outboxes.clear()
+        self._arriving.clear()
+        return ends
 
     def _forget(self, number: int) -> End | None:
         self._outboxes.pop(number, None)
