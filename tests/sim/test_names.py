@@ -56,6 +56,9 @@ def test_what_a_former_owner_acknowledged_does_not_count() -> None:
     assert found(first, second, life("three", 200, 51, 51)) == []
     first.record.refused = "durable subscription was taken over"
     assert len(found(first, second, life("three", 200, 51, 51))) == 1
+    # It was told when the third claimed the name: that says nothing about the second.
+    first.record.visits[0].ended_us = 205
+    assert found(first, second, life("three", 200, 51, 51)) == []
 
 
 def test_what_was_acknowledged_by_who_was_never_told_where_it_begins_counts() -> None:

@@ -186,7 +186,6 @@ def _is_overtaken(life: Life, time_us: int, begun: Sequence[_Begun]) -> bool:
     life may have had the higher number all the time. Neither does one that had ended by then, if this life was never
     told of it: when the pubend comes into reach again, its broker claims the name anew.
     """
-    was_told = bool(life.record.refused)
     own = [each for each in begun if each.life is life and each.visit.asked_us <= time_us]
     if not own or own[-1].start.confirmed_us > time_us or (own[-1].visit.ended_us or _NEVER_US) < time_us:
         return False
@@ -196,9 +195,18 @@ def _is_overtaken(life: Life, time_us: int, begun: Sequence[_Begun]) -> bool:
         and not each.life.record.refused
         and since_us < each.visit.asked_us
         and each.start.confirmed_us <= time_us
-        and (was_told or (each.visit.ended_us or _NEVER_US) >= time_us)
+        and (_was_told_of(each, life, begun) or (each.visit.ended_us or _NEVER_US) >= time_us)
         for each in begun
     )
+
+
+def _was_told_of(rival: _Begun, life: Life, begun: Sequence[_Begun]) -> bool:
+    """Whether a life was told that it lost the name to this one, and not to somebody who claimed it later."""
+    if not life.record.refused:
+        return False
+    ended_us = rival.visit.ended_us or _NEVER_US
+    told_us = life.record.visits[-1].ended_us or _NEVER_US
+    return not any(each.life is not life and ended_us < each.visit.asked_us <= told_us for each in begun)
 
 
 def _again(pubend: str, begun: Sequence[_Begun], lives: Sequence[Life]) -> Iterator[Breach]:
