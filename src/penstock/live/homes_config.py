@@ -120,7 +120,7 @@ def _home(overlay: Overlay, pubend: str, table: TomlTable, settings: PubendSetti
         port=0,
         pubends=(pubend,),
         database=database,
-        tunables={"inquiry_ms": lease.inquiry_ms, **tunables},
+        tunables=tunables,
         where=f"{overlay.source}:{table.line()}",
     )
     return Home(place, settings.brokers, lease)

@@ -249,6 +249,9 @@ class Overlay:
         """The settings of one broker; raises ``SettingsError`` if they cannot work."""
         place = self.place_of(name)
         tunables: dict[str, Any] = dict(place.tunables)
+        if name in self.homes:
+            # Whoever held it before may just have died, and cannot answer.
+            tunables.setdefault("inquiry_ms", self.homes[name].lease.inquiry_ms)
         return BrokerSettings(
             name=place.name,
             overlay=self.name,

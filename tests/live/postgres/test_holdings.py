@@ -214,6 +214,18 @@ def test_a_clock_that_was_set_back_makes_a_lease_no_longer(
     assert taken(two, "pb2") == 2
 
 
+def test_a_clock_that_was_set_back_keeps_a_home_for_nobody_longer(
+    server: DatabaseServer, candidate: _Candidates, request: pytest.FixtureRequest
+) -> None:
+    one, two = candidate(server), candidate(server)
+    take(one, "pb1")
+    one.release(1, to="pb3", lease_ms=1)
+    server.execute(
+        f"UPDATE penstock.holdings SET wanted_until = now() + interval '1 hour' WHERE overlay = '{request.node.name}'"
+    )
+    assert taken(two, "pb2", lease_ms=_SHORT_MS) == 2
+
+
 def test_only_connections_to_the_same_database_are_cut(server: DatabaseServer, candidate: _Candidates) -> None:
     server.execute("CREATE DATABASE elsewhere")
     one, two = candidate(server), candidate(server)

@@ -156,11 +156,12 @@ class SimModel(RuleBasedStateMachine):
     def crash(self) -> None:
         self.device.crash()
         found = self.device.disk.read_kept(NAMES)
+        order = list(self.device.disk.recovered().kept)
         # What was acknowledged counts, and of the rest whole commits from the first on.
         possible = [
             number
             for number in range(self.told, self.number + 1)
-            if found == {name: self.states[number].get(name) for name in NAMES}
+            if found == {name: self.states[number].get(name) for name in NAMES} and order == list(self.states[number])
         ]
         assert possible, f"found {found}, which never was since commit {self.told}"
         self.number = self.told = possible[0]

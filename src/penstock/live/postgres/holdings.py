@@ -139,7 +139,8 @@ class Holdings:
         found = self._held(row)
         is_mine = bool(row.holder) and row.life == self.life
         is_kept_for_me = row.is_reserved and row.wanted == holder
-        is_kept = row.is_reserved and not is_kept_for_me
+        # Nor longer than that by our own clock.
+        is_kept = row.is_reserved and not is_kept_for_me and self._seen_for_ms(row) < _WANTED_LEASES * lease_ms
         is_early = self._remaining_ms(row) + place * stagger_ms > 0 and not is_kept_for_me
         if is_kept or (not is_mine and (found.holder or is_early)):
             return found
@@ -180,14 +181,18 @@ class Holdings:
 
     def _remaining_ms(self, row: _Row) -> int:
         """How long the holder may still believe in its lease; negative if it has been over for some time."""
-        now_s = time.monotonic()
-        if self._seen is None or self._seen[0] != row.version:
-            self._seen = row.version, now_s
         # Whatever the clock of the database says: it may have been set back, or be another one since a promotion.
-        at_most_ms = row.lease_ms - int(1_000 * (now_s - self._seen[1]))
+        at_most_ms = row.lease_ms - self._seen_for_ms(row)
         if row.holder and row.timeline != self._timeline:
             return at_most_ms
         return min(row.remaining_ms, at_most_ms)
+
+    def _seen_for_ms(self, row: _Row) -> int:
+        """For how long the row has not changed."""
+        now_s = time.monotonic()
+        if self._seen is None or self._seen[0] != row.version:
+            self._seen = row.version, now_s
+        return int(1_000 * (now_s - self._seen[1]))
 
     def _row(self) -> _Row:
         rows = self._ask(_LOOK)

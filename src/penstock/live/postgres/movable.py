@@ -94,4 +94,8 @@ class MovableDatabasePlace(DatabasePlace):
             on_wait=on_wait,
         )
         connection.open(self.tenure)
-        return MovableDatabaseStore(connection)
+        try:
+            return MovableDatabaseStore(connection)
+        except BaseException:
+            connection.close()
+            raise

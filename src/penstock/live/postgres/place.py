@@ -43,4 +43,8 @@ class DatabasePlace:
             on_wait=on_wait,
         )
         connection.open(self.tenure)
-        return DatabaseStore(connection)
+        try:
+            return DatabaseStore(connection)
+        except BaseException:
+            connection.close()
+            raise
