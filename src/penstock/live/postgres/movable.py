@@ -10,7 +10,6 @@ import psycopg
 
 from penstock.live.postgres.connecting import Connection, connect, reason_of, store_application
 from penstock.live.postgres.errors import DatabaseError
-from penstock.live.postgres.fenced import FencedConnection
 from penstock.live.postgres.place import DatabasePlace
 from penstock.live.postgres.schema import has_schema
 from penstock.live.postgres.store import DatabaseStore
@@ -85,17 +84,4 @@ class MovableDatabasePlace(DatabasePlace):
 
     def open(self, on_wait: OnWait) -> MovableDatabaseStore:
         """Open or make the store in an epoch of its own, so that whoever had it can write no more."""
-        connection = FencedConnection(
-            self.url,
-            self.overlay,
-            self.broker,
-            answer_ms=self.answer_ms,
-            replicas_min=self.replicas_min,
-            on_wait=on_wait,
-        )
-        connection.open(self.tenure)
-        try:
-            return MovableDatabaseStore(connection)
-        except BaseException:
-            connection.close()
-            raise
+        return self._opened(MovableDatabaseStore, on_wait)

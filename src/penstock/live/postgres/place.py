@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from penstock.live.postgres.connecting import shown_url
 from penstock.live.postgres.fenced import FencedConnection
@@ -11,6 +12,8 @@ from penstock.live.stores import OnWait
 from penstock.live.tenure import Tenure
 
 __all__ = ["DatabasePlace"]
+
+_AnyStore = TypeVar("_AnyStore", bound=DatabaseStore)
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,6 +37,9 @@ class DatabasePlace:
 
     def open(self, on_wait: OnWait) -> DatabaseStore:
         """Open or make the store; raises ``StoreRefusedError`` if that may not be, or is not possible."""
+        return self._opened(DatabaseStore, on_wait)
+
+    def _opened(self, kind: type[_AnyStore], on_wait: OnWait) -> _AnyStore:
         connection = FencedConnection(
             self.url,
             self.overlay,
@@ -44,7 +50,7 @@ class DatabasePlace:
         )
         connection.open(self.tenure)
         try:
-            return DatabaseStore(connection)
+            return kind(connection)
         except BaseException:
             connection.close()
             raise
