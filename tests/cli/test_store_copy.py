@@ -76,3 +76,15 @@ def test_without_the_driver_the_extra_is_named(source: Path, tmp_path: Path, mon
     monkeypatch.setattr(builtins, "__import__", without)
     result = copy(source, "postgresql://127.0.0.1:9/x")
     assert (result.exit_code, "pip install 'penstock[postgres]'" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("target", ["postgresq://u:secret@h/db", "host=db1 password=secret"])
+def test_a_mistyped_database_is_no_folder(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    result = copy(source, target)
+    assert result.exit_code == 2
+    assert "secret" not in result.output
+    assert sorted(tmp_path.iterdir()) == before

@@ -120,3 +120,8 @@ def test_a_url_that_cannot_be_right_is_refused(tmp_path: Path, url: str) -> None
 def test_a_mistyped_url_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is neither a folder nor a url"):
         loaded(tmp_path, "", 'overlay = "q"\n[brokers.pb1]\nport = 7001\ndata = "postgresq://db1/q"\n')
+
+
+def test_what_a_home_complains_of_has_file_and_line(tmp_path: Path) -> None:
+    overlay = loaded(tmp_path, f'[pubends.orders]\nbrokers = ["pb1"]\n{_URL}\n')
+    assert overlay.homes["orders.home"].place.where.startswith(f"{tmp_path / 'o.toml'}:")

@@ -84,3 +84,9 @@ def test_a_url_can_be_checked(url: str, complaint: str) -> None:
 def test_long_names_are_cut_where_a_server_cuts_them() -> None:
     assert store_application("o", "quotes.home") == "penstock store o quotes.home"
     assert store_application("ö" * 50, "quotes.home") == "penstock store " + "ö" * 24
+
+
+def test_whose_connection_it_is_no_url_can_change(server: DatabaseServer) -> None:
+    url = f"{server.url}?application_name=other"
+    with connect(url, application="penstock store o b1", answer_ms=10_000) as connection:
+        assert connection.execute("SHOW application_name").fetchone() == ("penstock store o b1",)
