@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 
 from penstock.lab.databases import DatabaseServer
 from penstock.lab.demo_overlay import free_ports
-from penstock.live.postgres.connecting import check_url, connect, shown_url, store_application, timeline_of
-from penstock.live.postgres.errors import DatabaseUnreachableError
+from penstock.live.postgres import connecting
+from penstock.live.postgres.connecting import (
+    Connection,
+    answer_within,
+    check_url,
+    connect,
+    shown_url,
+    shut_down,
+    store_application,
+    timeline_of,
+)
+from penstock.live.postgres.errors import DatabaseError, DatabaseUnreachableError
 
 
 def url_of(*ports: int) -> str:
@@ -90,3 +102,19 @@ def test_whose_connection_it_is_no_url_can_change(server: DatabaseServer) -> Non
     url = f"{server.url}?application_name=other"
     with connect(url, application="penstock store o b1", answer_ms=10_000) as connection:
         assert connection.execute("SHOW application_name").fetchone() == ("penstock store o b1",)
+
+
+def test_who_was_cut_off_for_lateness_is_told_so_even_before_the_timer_has_ended(
+    server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_seen = Event()
+
+    def cut_and_linger(connection: Connection) -> None:
+        shut_down(connection)
+        has_seen.wait(10)
+
+    monkeypatch.setattr(connecting, "shut_down", cut_and_linger)
+    with connect(server.url, application="a test", answer_ms=10_000) as connection:
+        with pytest.raises(DatabaseError, match="did not answer within 100 ms"), answer_within(connection, 100):
+            connection.execute("SELECT pg_sleep(60)")
+        has_seen.set()

@@ -246,13 +246,20 @@ def answer_within(connection: Connection, answer_ms: int) -> Iterator[None]:
 
     A server that was stopped, or that waits for its standby, keeps the connection, so no timeout of TCP helps.
     """
-    timer = threading.Timer(answer_ms / 1_000, shut_down, args=(connection,))
+    is_late = threading.Event()
+
+    def give_up() -> None:
+        # First, because whoever waits is told by the cut, and then looks whose it was.
+        is_late.set()
+        shut_down(connection)
+
+    timer = threading.Timer(answer_ms / 1_000, give_up)
     timer.daemon = True
     timer.start()
     try:
         yield
     except psycopg.OperationalError as error:
-        if timer.is_alive():
+        if not is_late.is_set():
             raise
         raise DatabaseError(f"the database did not answer within {answer_ms} ms") from error
     finally:
