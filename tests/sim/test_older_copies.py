@@ -67,6 +67,28 @@ def test_a_loss_that_is_not_noticed_is_a_problem(
     assert not any(each.is_recognised for each in copies.losses())
 
 
+def test_a_copy_from_before_an_earlier_loss_brings_back_what_that_one_took(
+    made: tuple[World, OlderCopies, SimClient, SimClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, copies, publisher, _ = made
+    monkeypatch.setattr("penstock.sim.older_copies._STRIKES", 1.0)
+    disk = world.brokers["b1"].disk
+    trade = trading(world, publisher)
+    # The first copy comes back first, and then the second one, in which there is more.
+    monkeypatch.setattr("penstock.sim.older_copies._OLD_MS", (3_000,))
+    monkeypatch.setattr(copies, "_one", lambda: world.brokers["b1"])
+    copies.strike()
+    trade()
+    world.run_for(1_000)
+    messages = {(pubend, tick) for pubend, tick, _ in disk.journal or ()}
+    copies.strike()
+    world.run_for(2_500)
+    assert copies.gone == messages
+    world.run_for(3_000)
+    assert copies.gone.isdisjoint(messages)
+    assert [len(each.ticks) for each in copies.losses()] == [len(messages), 0]
+
+
 def test_a_campaign_with_older_copies_keeps_all_laws() -> None:
     campaign = DeliveryCampaign(seed_with_copies(), brokers_max=4, make_broker=Broker)
     assert campaign.run(blows_max=12).failure is None

@@ -345,8 +345,7 @@ class DeliveryCampaign:
         )
         run.verdict.lost += len(self.copies.problems)
         run.verdict.problems += self.copies.problems
-        gone = {(loss.pubend, tick) for loss in self.copies.losses() for tick in loss.ticks}
-        journal = [each for each in self._journal() if each[:2] not in gone]
+        journal = [each for each in self._journal() if each[:2] not in self.copies.gone]
         for client, number in self._readers.items():
             # Who read them in the midst of all may have got last values that were lost later.
             if number and (client.name == "last" or not self.copies.is_on):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.model.tick import Tick, format_tick
 from penstock.sim.client import SimClient
@@ -34,6 +34,10 @@ _AFTER_MS: Final = 8_000
 """Time in which brokers find each other again, and the pubend begins."""
 
 
+_Place: TypeAlias = tuple[str, int]
+"""Pubend and tick of a message."""
+
+
 class Loss(NamedTuple):
     """What a pubend has lost with one older copy."""
 
@@ -45,6 +49,14 @@ class Loss(NamedTuple):
     """The first and last tick that the pubend may have used, and does not know of any more."""
     is_recognised: bool
     """Whether the pubend has marked them as lost; else nobody can be blamed for them."""
+
+
+class _Copy(NamedTuple):
+    """A copy of a disk."""
+
+    disk: Disk
+    had: frozenset[_Place]
+    """The messages that ever were durable on it."""
 
 
 class _Restored(NamedTuple):
@@ -69,6 +81,8 @@ class OlderCopies:
         self.is_on = self._chance.random() < _SHARE
         """Whether this seed has the fault."""
         self._restored: list[_Restored] = []
+        self.gone: set[_Place] = set()
+        """The messages that are lost now: a copy made before an earlier loss brings what that one took."""
         self.problems: list[str] = []
         """Losses that were not recognised, though somebody remembered."""
 
@@ -82,10 +96,10 @@ class OlderCopies:
         if broker is None:
             return
         self._note("older_copy", f"the disk of {broker.name} is copied")
-        come_back = partial(self._come_back, broker, broker.disk.copy())
+        come_back = partial(self._come_back, broker, self._copied(broker))
         self._world.clock.after(self._chance.choice(_OLD_MS) * 1_000, come_back)
 
-    def _come_back(self, broker: SimBroker, copy: Disk) -> None:
+    def _come_back(self, broker: SimBroker, copy: _Copy) -> None:
         self._restore(broker, copy)
         self._world.clock.after(self._chance.choice(_DOWN_MS) * 1_000, partial(self._start, broker))
 
@@ -102,7 +116,7 @@ class OlderCopies:
             return
         trade()
         self._world.run_for(self._chance.choice(_SPREAD_MS))
-        copy = broker.disk.copy()
+        copy = self._copied(broker)
         cut = self._cut_some(broker.name)
         trade()
         self._world.run_for(self._chance.choice(_SPREAD_MS))
@@ -172,20 +186,26 @@ class OlderCopies:
                 losses.append(Loss(each.at_us, pubend, ticks, used, is_recognised))
         return losses
 
-    def _restore(self, broker: SimBroker, copy: Disk) -> None:
+    def _copied(self, broker: SimBroker) -> _Copy:
+        return _Copy(broker.disk.copy(), frozenset(_written(broker) - self.gone))
+
+    def _restore(self, broker: SimBroker, copy: _Copy) -> None:
         if broker.is_up:
             self._world.crash(broker.name, loud=self._chance.random() < 0.5)
+        written = _written(broker)
+        lost = written - self.gone - copy.had
+        self.gone = (self.gone | lost) - copy.had
         ticks: dict[str, frozenset[int]] = {}
         used: dict[str, tuple[int, int]] = {}
         for pubend in broker.disk.pubends():
-            last = copy.last_tick(pubend)
-            gone = frozenset(tick for name, tick, _ in broker.disk.journal or () if name == pubend and tick > last)
-            # What was lost before cannot be lost again.
-            ticks[pubend] = gone.difference(*(each.ticks.get(pubend, ()) for each in self._restored))
-            used[pubend] = (last + 1, max(last + 1, *gone, broker.disk.lease(pubend)))
+            ticks[pubend] = frozenset(tick for name, tick in lost if name == pubend)
+            # A clock that was set back has some lost messages lie among those of the copy: nobody can recognise that.
+            first = min([copy.disk.last_tick(pubend) + 1, *ticks[pubend]])
+            ever = [tick for name, tick in written if name == pubend]
+            used[pubend] = (first, max([first, broker.disk.lease(pubend), *ever]))
         self._note("older_copy_back", f"{broker.name} crashes, and gets an older copy of its disk")
         self._restored.append(_Restored(self._world.clock.now_us, broker, ticks, used, len(broker.disk.marked)))
-        broker.disk.restore(copy)
+        broker.disk.restore(copy.disk)
 
     def _one(self) -> SimBroker | None:
         """A broker whose guaranteed pubends all have logs."""
@@ -195,6 +215,11 @@ class OlderCopies:
             if broker.disk.pubends() and all(map(broker.disk.trimmed_below, _guaranteed(broker)))
         ]
         return self._chance.choice(found) if found else None
+
+
+def _written(broker: SimBroker) -> set[_Place]:
+    """The messages that ever were durable at a broker."""
+    return {(pubend, tick) for pubend, tick, _ in broker.disk.journal or ()}
 
 
 def _guaranteed(broker: SimBroker) -> list[str]:
