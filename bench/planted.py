@@ -1765,7 +1765,7 @@ MUTANTS: Final = (
     Mutant(
         "lost-is-silence",
         "what others remember and the store does not have is told as silence",
-        "broker/guaranteed.py",
+        "broker/pubend/beginnings.py",
         "            if memento is None or not log.former:\n",
         "            if memento is None or log.former:\n",
     ),
@@ -1779,10 +1779,10 @@ MUTANTS: Final = (
     Mutant(
         "lost-before-durable",
         "a pubend begins before its lost ticks are marked durably",
-        "broker/guaranteed.py",
+        "broker/pubend/beginnings.py",
         "                self._mark_lost(log, memento, now_ms)\n",
         "                self._mark_lost(log, memento, now_ms)\n"
-        "                self._on_marked(self._commits.last, now_ms)\n",
+        "                begun += self.on_committed(self._commits.last)\n",
         tests=("tests/broker/test_scenario_older_copy.py",),
     ),
     Mutant(

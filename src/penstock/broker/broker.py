@@ -511,7 +511,7 @@ class Broker:
     def _finish(self, now_ms: int) -> list[Effect]:
         self._intake.send_on(now_ms=now_ms)
         self._guaranteed.look(now_ms=now_ms)
-        if self._guaranteed.take_begun():
+        if self._guaranteed.beginnings.take_begun():
             self._intake.go_on(now_ms=now_ms)
         self._neighbourhood.tell_known()
         ways = (self._topology.version, self._connections.links_version)

@@ -21,9 +21,9 @@ from penstock.broker.host.edges import Edges
 from penstock.broker.host.positions import ClientPositions
 from penstock.broker.host.wishes import Begun, Doubt, OpenAt, Refusal, Settled, Wish
 from penstock.broker.peers import Peer
+from penstock.broker.pubend.beginnings import Beginnings
 from penstock.broker.pubend.compaction import Compaction
 from penstock.broker.pubend.finality import Finality
-from penstock.broker.pubend.inquiry import Inquiry, Memento
 from penstock.broker.pubend.log import PubendLog
 from penstock.broker.pubend.reader import Found, LogReader
 from penstock.broker.pubend.register import MaySee, Register
@@ -35,15 +35,13 @@ from penstock.broker.transit.carrier import SELF, Carrier
 from penstock.broker.work_desk import WorkDesk
 from penstock.model.body import decode_attributes
 from penstock.model.ports import Rng
-from penstock.model.tick import Tick, TickRange
+from penstock.model.tick import TickRange
 from penstock.model.values import AttributeValue
 from penstock.protocol.frames import (
     KnowledgeKind,
     KnowledgeMessage,
-    LinkState,
     Nack,
     Positions,
-    Remembered,
     Settle,
 )
 from penstock.protocol.status import GuaranteedStatus, StreamStatus
@@ -90,17 +88,9 @@ class Guaranteed:
             for name in settings.pubends
             if name not in settings.best_effort
         }
-        self._inquiry = Inquiry(rooms, self._logs)
-        self._marking: dict[str, tuple[int, TickRange]] = {}
-        """Pubends that begin when their lost ticks are marked, with the commit that does it, and these ticks."""
-        self._has_begun = False
-        """Whether pubends have begun of which nobody has been told yet."""
-        self._news_of_known = False
-        """Whether others are to be told that more is known of former lives."""
-        self._lost: dict[str, TickRange] = {}
-        """The ticks that counted as lost when this life began, by pubend."""
-        self._lost_counts = {"history_lost": 0, "history_lost_late": 0}
         self._commits = Commits()
+        self.beginnings = Beginnings(rooms, self._logs, self._commits)
+        """The pubends that have not begun yet."""
         self._reader = LogReader()
         self._share = rooms.share
         self._is_found_first = False
@@ -176,100 +166,17 @@ class Guaranteed:
 
     def hold_reason(self, pubend: str = "", *, names: bool = True) -> str:
         """Why publishers to a pubend, or to any, must wait, if they must; with the name of the furthest behind."""
-        return self.full or self._waiting_reason(pubend) or self._finality.hold_reason(pubend, names=names)
-
-    # --- how a life begins
-
-    def waits(self, pubend: str) -> bool:
-        """Whether a pubend of this broker has not begun yet: it takes and answers nothing about what is new."""
-        log = self._logs.get(pubend)
-        return log is not None and not log.is_begun
-
-    def why_waits(self, pubend: str) -> str:
-        """Why a pubend has not begun; empty if it has."""
-        return f"pubend {pubend} asks other brokers what they remember of it" if self.waits(pubend) else ""
-
-    def _waiting_reason(self, pubend: str) -> str:
-        names = [pubend] if pubend else list(self._logs)
-        return next(filter(None, map(self.why_waits, names)), "")
-
-    def on_remembered(self, frame: Remembered, *, now_ms: int) -> None:
-        """Another broker says what it has heard of this broker's pubends in former lives."""
-        for pubend, memento in self._inquiry.on_remembered(frame, now_ms=now_ms).items():
-            self._on_late(pubend, memento)
-
-    def _on_late(self, pubend: str, memento: Memento) -> None:
-        """Somebody knows better, but what was lost may have been told as silence by now."""
-        log = self._logs[pubend]
-        log.skip_to(memento.tick)
-        self._inquiry.know(pubend, memento.tick)
-        self._news_of_known = True
-        self._lost_counts["history_lost_late"] += 1
-        ticks = TickRange(Tick(log.has + 1), Tick(memento.tick))
-        self._record_lost("history-lost-late", pubend, ticks, memento)
+        waits = self.beginnings.why_waits(pubend) if pubend else self.beginnings.why_some_wait()
+        return self.full or waits or self._finality.hold_reason(pubend, names=names)
 
     def look(self, *, now_ms: int) -> None:
-        """Lets pubends begin when all brokers in reach have said what they remember, or the time is over."""
-        if not self._inquiry.is_open or not self._inquiry.is_settled(now_ms=now_ms):
-            return
-        mementos = self._inquiry.end()
-        for log in self._logs.values():
-            memento = mementos.get(log.name)
-            if memento is None or not log.former:
-                self._begin(log, memento, now_ms)
-            else:
-                self._mark_lost(log, memento, now_ms)
+        """Lets pubends begin that have waited for others long enough."""
+        self._on_begun(self.beginnings.look(now_ms=now_ms), now_ms)
 
-    def _begin(self, log: PubendLog, memento: Memento | None, now_ms: int) -> None:
-        birth = log.begin(heard=0 if memento is None else memento.tick, now_ms=now_ms)
-        if birth is not None:
-            self._commits.add(birth)
-        if memento is not None:
-            # A store that is empty: subscribers hear of everything before it as of what was trimmed.
-            self._note_lost(log, TickRange(Tick(1), Tick(log.promised)), memento)
-        self._on_begun(log, now_ms)
-
-    def _mark_lost(self, log: PubendLog, memento: Memento, now_ms: int) -> None:
-        change = log.mark_lost(memento.tick, now_ms=now_ms)
-        # Only when that is durable: until then, a crash leaves a store that knows nothing of the loss.
-        self._marking[log.name] = self._commits.add(change), change.ticks
-        self._note_lost(log, change.ticks, memento)
-
-    def _note_lost(self, log: PubendLog, ticks: TickRange, memento: Memento) -> None:
-        self._lost[log.name] = ticks
-        self._inquiry.know(log.name, ticks.last)
-        self._lost_counts["history_lost"] += 1
-        self._record_lost("history-lost", log.name, ticks, memento)
-
-    def _record_lost(self, event: str, pubend: str, ticks: TickRange, memento: Memento) -> None:
-        first, last = ticks
-        self._connections.record(event, pubend=pubend, first=first, last=last, remembered_by=memento.broker)
-
-    def _on_marked(self, number: int, now_ms: int) -> None:
-        """Commits up to this number are durable: pubends begin whose lost ticks were marked by one of them."""
-        for pubend, (commit, ticks) in list(self._marking.items()):
-            if commit <= number:
-                del self._marking[pubend]
-                self._logs[pubend].begin_after(ticks)
-                self._on_begun(self._logs[pubend], now_ms)
-
-    def _on_begun(self, log: PubendLog, now_ms: int) -> None:
-        self._has_begun = True
-        self._news_of_known = True
-        self.confirm(log.name, self._filters.version, log.promised + 1, now_ms=now_ms)
-        self.work.home.on_begun(log.name)
-
-    def take_begun(self) -> bool:
-        """Whether pubends have begun since this was last asked: what waited for them goes on."""
-        has_begun, self._has_begun = self._has_begun, False
-        return has_begun
-
-    def take_known(self) -> LinkState | None:
-        """What others are to be told of what this life knows of former ones, if that is news."""
-        if not self._news_of_known:
-            return None
-        self._news_of_known = False
-        return self._inquiry.told()
+    def _on_begun(self, begun: list[PubendLog], now_ms: int) -> None:
+        for log in begun:
+            self.confirm(log.name, self._filters.version, log.promised + 1, now_ms=now_ms)
+            self.work.home.on_begun(log.name)
 
     def _append(self, log: PubendLog, change: Append) -> None:
         log.on_appended(change, self._commits.add(change))
@@ -286,8 +193,7 @@ class Guaranteed:
             return
         self.full = ""
         self._commits.on_committed(number)
-        if self._marking:
-            self._on_marked(number, now_ms)
+        self._on_begun(self.beginnings.on_committed(number), now_ms)
         if not self._commits.waiting:
             self._share.resume()
             self.edges.resume()
@@ -361,7 +267,7 @@ class Guaranteed:
 
     def next_deadline(self) -> int | None:
         """When positions are to be reported, or log reads to be worked off; the parts know all other deadlines."""
-        wishes = [self._report_ms, self._inquiry.end_ms, self._share.resume_ms if self._reader.has_found else None]
+        wishes = [self._report_ms, self.beginnings.end_ms, self._share.resume_ms if self._reader.has_found else None]
         return min([each for each in wishes if each is not None], default=None)
 
     def dues(self) -> list[Due]:
@@ -402,22 +308,11 @@ class Guaranteed:
         if self._report_ms is None:
             self._started_ms, self._report_ms = now_ms, now_ms + self._settings.report_ms
             self._due.by(self._report_ms)
-            self._start(now_ms)
+            self.beginnings.start(now_ms=now_ms)
+            if self.beginnings.end_ms is not None:
+                self._due.by(self.beginnings.end_ms)
             self.work.begin(now_ms=now_ms)
             self.compaction.begin()
-
-    def _start(self, now_ms: int) -> None:
-        """Starts the pubends: at once, or when others have said what they remember of them."""
-        if self._inquiry.is_needed:
-            self._inquiry.begin(now_ms=now_ms)
-            self._due.by(now_ms + self._settings.inquiry_ms)
-            for log in self._logs.values():
-                log.wait()
-            return
-        for log in self._logs.values():
-            birth = log.begin(now_ms=now_ms)
-            if birth is not None:
-                self._commits.add(birth)
 
     def take_effects(self, *, now_ms: int) -> list[Effect]:
         """Returns what the shell must make durable and read."""
@@ -630,7 +525,7 @@ class Guaranteed:
     def status(self, may_see: MaySee | None = None) -> GuaranteedStatus:
         """The status figures, with the durable subscriptions that may be seen: all, for the operator."""
         return GuaranteedStatus(
-            pubends=self._finality.status(may_see, self.compaction.status, self._lost),
+            pubends=self._finality.status(may_see, self.compaction.status, self.beginnings.lost),
             streams={
                 pubend: StreamStatus(
                     horizon=edge.stream.horizon,
@@ -668,8 +563,7 @@ class Guaranteed:
             "publishes_jumped": jumped,
             "log_reads": self._reader.reads,
             "damaged_records": self._damaged,
-            "memory_implausible": self._inquiry.implausible,
-            **self._lost_counts,
+            **self.beginnings.counts,
         }
         return {**own, **self.carrier.counts, **self.edges.counts, **self._finality.counts, **self._streams.counts}
 

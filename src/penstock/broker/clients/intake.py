@@ -81,7 +81,7 @@ class Intake:
         self._guaranteed = guaranteed
         self._congestion = congestion
         self._refuse = refuse
-        self._gate = Gate(congestion.controls, guaranteed.publish, guaranteed.waits)
+        self._gate = Gate(congestion.controls, guaranteed.publish, guaranteed.beginnings.waits)
         self._limiter, self._turnstile = limiter, Turnstile(limiter)
         self._ways = Ways(rooms, rooms.pubends.names)
         self.carrying: Final = Carrying(
@@ -517,7 +517,7 @@ class Intake:
         """Tells publishers why they wait for a rate, and all others that they need not wait any more."""
         limited = dict(self._withheld)
         for pubend, sources in ({} if self._gate.is_open else self._gate.waiting()).items():
-            why = self._guaranteed.why_waits(pubend)
+            why = self._guaranteed.beginnings.why_waits(pubend)
             limit = HeldBack(why) if why else self._congestion.limit(pubend, len(sources))
             self._tell(_without(sources, self._withheld), limit)
             limited |= sources

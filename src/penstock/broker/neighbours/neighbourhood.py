@@ -204,13 +204,13 @@ class Neighbourhood:
         if not self._router.is_from_host(peer.name, f"${frame.to}", frame.host):
             return
         if frame.to == self._settings.name:
-            self._guaranteed.on_remembered(frame, now_ms=now_ms)
+            self._guaranteed.beginnings.on_remembered(frame, now_ms=now_ms)
         else:
             self._memory.pass_on(frame)
 
     def tell_known(self) -> None:
         """Floods what this life knows of former ones, if that is news."""
-        state = self._guaranteed.take_known()
+        state = self._guaranteed.beginnings.take_known()
         if state is not None:
             self._guaranteed.before_ways_change()
             self._flood_state(state)
@@ -303,7 +303,7 @@ class Neighbourhood:
         if self._topology.origin_of(probe.pubend) != self._settings.name:
             self.say_to(self._router.place_in(probe.pubend).parent, probe)
             return
-        if self._guaranteed.waits(probe.pubend):
+        if self._guaranteed.beginnings.waits(probe.pubend):
             # The host asks again.
             return
         incarnation, version = self._filters.version_of(probe.host)

@@ -10,7 +10,6 @@ from penstock.broker.durable import (
     Change,
     ForgetPublishers,
     KeepRecord,
-    MarkLost,
     SetValue,
     Trim,
     needed_at_start,
@@ -20,7 +19,7 @@ from penstock.live.store.batch import BatchDamagedError, pack_batch, unpack_batc
 from penstock.live.store.gathered import Gathered, Message, cut
 from penstock.live.store.pubend_state import PubendState, signed, unsigned
 from penstock.live.store.sealed import seal
-from penstock.model.tick import TICK_MIN, TickRange
+from penstock.model.tick import TICK_MIN
 
 __all__ = ["Writing"]
 
@@ -74,16 +73,12 @@ class Writing:
 
     def write(self, connection: Connection, changes: Sequence[Change]) -> None:
         """Write everything that was checked."""
-        leases = {change.pubend for change in changes if isinstance(change, Append) and change.lease is not None}
-        lost: dict[str, list[TickRange]] = {}
-        for change in changes:
-            if isinstance(change, MarkLost):
-                lost.setdefault(change.pubend, []).append(change.ticks)
-        for pubend, messages in self._gathered.appended.items():
+        gathered = self._gathered
+        for pubend, messages in gathered.appended.items():
             state = self.touched[pubend]
-            if not state.number or pubend in leases:
+            if not state.number or pubend in gathered.leased:
                 self._put_pubend(connection, pubend, state)
-            for ticks in lost.get(pubend, ()):
+            for ticks in gathered.lost.get(pubend, ()):
                 # A batch without a body, which reads report as damaged.
                 row = (self._store, state.number, signed(ticks.first), signed(ticks.last), 0, 0, b"")
                 connection.execute(_PUT_BATCH, row)

@@ -34,6 +34,10 @@ class Gathered:
         """``states`` are those of the last durable commit."""
         self._states = states
         self.appended: dict[str, list[Message]] = {}
+        self.leased: dict[str, None] = {}
+        """The pubends whose leases the commit changes."""
+        self.lost: dict[str, list[TickRange]] = {}
+        """Ticks to be marked as lost, by pubend."""
         self.touched: dict[str, PubendState] = {}
         """The states of pubends that the commit changes, as they will be."""
 
@@ -72,6 +76,7 @@ class Gathered:
                 f"pubend {pubend!r}: lost ticks {ticks.first} to {ticks.last} do not lie above {state.next_tick - 1}"
             )
         _check_tick(pubend, ticks.last)
+        self.lost.setdefault(pubend, []).append(ticks)
         if state.first_tick is None:
             state.first_tick = ticks.first
         state.last_tick = ticks.last
@@ -96,6 +101,7 @@ class Gathered:
                     f"pubend {change.pubend!r}: lease {change.lease} is below the earlier {state.lease}"
                 )
             state.lease = change.lease
+            self.leased[change.pubend] = None
         for sequence in change.sequences.values():
             if not 0 <= sequence <= _SEQUENCE_MAX:
                 raise ChangeRefusedError(

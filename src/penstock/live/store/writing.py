@@ -13,7 +13,7 @@ from functools import cache
 from itertools import chain
 from typing import Final
 
-from penstock.broker.durable import Append, Change, ForgetPublishers, MarkLost, SetValue, Trim
+from penstock.broker.durable import Append, Change, ForgetPublishers, SetValue, Trim
 from penstock.live.store.batch import BatchDamagedError, is_whole, pack_batch, unpack_batch
 from penstock.live.store.gathered import Gathered, Message, cut
 from penstock.live.store.pubend_state import PubendState, signed, unsigned
@@ -62,16 +62,12 @@ class Writing:
 
     def write(self, changes: Sequence[Change]) -> None:
         """Write everything that was checked."""
-        leases = {change.pubend for change in changes if isinstance(change, Append) and change.lease is not None}
-        lost: dict[str, list[TickRange]] = {}
-        for change in changes:
-            if isinstance(change, MarkLost):
-                lost.setdefault(change.pubend, []).append(change.ticks)
-        for pubend, messages in self._gathered.appended.items():
+        gathered = self._gathered
+        for pubend, messages in gathered.appended.items():
             state = self.touched[pubend]
-            if not state.number or pubend in leases:
+            if not state.number or pubend in gathered.leased:
                 self._put_pubend(pubend, state)
-            for ticks in lost.get(pubend, ()):
+            for ticks in gathered.lost.get(pubend, ()):
                 self._put_lost(state, ticks)
             for batch in cut(messages):
                 self._put_batch(state, batch)
