@@ -11,16 +11,23 @@ from penstock.sim.clock import Clock
 from penstock.sim.database import Connection, Database, Server
 from penstock.sim.holdings import Holdings
 from penstock.sim.process import Gate, Running, Waiting
+from penstock.sim.transactions import CommitChanges, Tenure
 
-__all__ = ["ANSWER_MS", "HOME", "LEASE", "Shared", "appended"]
+__all__ = ["ANSWER_MS", "HOME", "LEASE", "NOBODYS", "Shared", "appended", "committing"]
 
 HOME = "q.home"
 LEASE = LeaseSettings(1_000)
 ANSWER_MS = 1_000
+NOBODYS = Tenure(HOME, 0, "")
+"""What a home is that nobody has taken yet."""
 
 
 def appended(tick: int) -> Append:
     return Append("q", ((Tick(tick), b"message %d" % tick),))
+
+
+def committing(number: int, *, tenure: Tenure = NOBODYS, mark: int = 0) -> CommitChanges:
+    return CommitChanges(tenure, number, mark or number, (appended(number),))
 
 
 class Shared:

@@ -11,7 +11,7 @@ from penstock.broker.settings import BrokerSettings
 from penstock.sim.candidates import Home, HomePlan
 from penstock.sim.client import SimClient
 from penstock.sim.database import Database
-from penstock.sim.transactions import Found, ReadContent
+from penstock.sim.transactions import Found, ReadContent, Tenure
 from penstock.sim.verdict import judge
 from penstock.sim.world import World
 
@@ -202,7 +202,7 @@ def test_what_homes_give_up_for_trimming_is_known_over_all_lives(scene: Scene) -
 def test_an_answer_to_somebody_who_does_not_hold_the_home_is_noted(scene: Scene) -> None:
     server = scene.database.primary
     assert server.audit is not None
-    server.audit(ReadContent("q.home", 1, 0, lambda content: content.commits), Found(1))
+    server.audit(ReadContent(Tenure("q.home", 1, "b1/1"), lambda content: content.commits), Found(1))
     assert scene.home.breaches == []
-    server.audit(ReadContent("q.home", 7, 0, lambda content: content.commits), Found(1))
-    assert scene.home.breaches == ["the database answered what q.home asked in epoch 7, in epoch 1"]
+    server.audit(ReadContent(Tenure("q.home", 7, "b1/1"), lambda content: content.commits), Found(1))
+    assert scene.home.breaches == ["the database answered what q.home asked in epoch 7 of b1/1, in epoch 1 of b1/1"]

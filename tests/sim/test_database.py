@@ -7,17 +7,13 @@ from functools import partial
 import pytest
 
 from penstock.sim.database import Connection, Doubtful
-from penstock.sim.transactions import CommitChanges, Done, Evict, Look, Passed, Tell
-from sim.shared import ANSWER_MS, HOME, Shared, appended
+from penstock.sim.transactions import Done, Evict, Look, Passed, Tell
+from sim.shared import ANSWER_MS, HOME, Shared, committing
 
 
 @pytest.fixture
 def shared() -> Shared:
     return Shared()
-
-
-def commit(number: int) -> CommitChanges:
-    return CommitChanges(HOME, 0, number, (appended(number),))
 
 
 def connected(shared: Shared, client: str = "b1") -> Connection:
@@ -32,7 +28,7 @@ def ticks(shared: Shared) -> list[int]:
 
 def answer(shared: Shared, connection: Connection, number: int, *, ms: int = 5_000) -> object:
     said: list[object] = []
-    connection.ask(commit(number), answer_ms=ANSWER_MS).then(said.append)
+    connection.ask(committing(number), answer_ms=ANSWER_MS).then(said.append)
     shared.run(ms)
     return said[0] if said else "nothing yet"
 
@@ -65,7 +61,7 @@ def test_without_a_standby_to_wait_for_a_commit_may_be_lost() -> None:
 def test_a_promoted_standby_has_what_reached_it_though_nobody_was_told(shared: Shared) -> None:
     connection = connected(shared)
     said: list[object] = []
-    connection.ask(commit(1), answer_ms=ANSWER_MS).then(said.append)
+    connection.ask(committing(1), answer_ms=ANSWER_MS).then(said.append)
     shared.primary.sync_us = 0
     shared.clock.run_for(300 + 200 + 600)
     assert shared.standby.contents[HOME].disk.ticks("q") == [1]
@@ -120,7 +116,7 @@ def test_a_former_primary_that_follows_has_what_the_new_one_has(shared: Shared) 
     former = shared.primary
     connection = connected(shared)
     shared.database.promote()
-    connection.ask(commit(1), answer_ms=ANSWER_MS)
+    connection.ask(committing(1), answer_ms=ANSWER_MS)
     shared.run(20)
     assert answer(shared, connected(shared), 1) == Done()
     shared.database.rejoin()
@@ -141,7 +137,7 @@ def test_a_copy_for_a_standby_has_what_is_still_waiting(shared: Shared) -> None:
 def test_a_cancelled_wait_leaves_the_commit_in_doubt(shared: Shared) -> None:
     shared.primary.is_replicating = False
     said: list[object] = []
-    connected(shared).ask(commit(1), answer_ms=ANSWER_MS).then(said.append)
+    connected(shared).ask(committing(1), answer_ms=ANSWER_MS).then(said.append)
     shared.run(20)
     assert shared.primary.cancel_waits() == 1
     shared.run(5)
@@ -162,7 +158,7 @@ def test_the_same_commit_happens_once_however_often_it_is_asked_for(shared: Shar
     first, second = connected(shared), connected(shared)
     said: list[object] = []
     for connection in (first, second):
-        connection.ask(commit(1), answer_ms=ANSWER_MS).then(said.append)
+        connection.ask(committing(1), answer_ms=ANSWER_MS).then(said.append)
     shared.run(50)
     assert said == [Done(), Passed()]
     assert ticks(shared) == [1]
@@ -199,7 +195,7 @@ def test_who_is_evicted_loses_the_connection_and_what_was_not_written(shared: Sh
     store.application = "store"
     shared.primary.sync_us = 100_000
     said: list[object] = []
-    store.ask(commit(1), answer_ms=ANSWER_MS).then(said.append)
+    store.ask(committing(1), answer_ms=ANSWER_MS).then(said.append)
     shared.run(5)
     other.ask(Evict("store"), answer_ms=ANSWER_MS)
     shared.run(500)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.broker.candidate import Held, Lost, Release, Renew, Renewed, Take, Taken
@@ -108,6 +110,51 @@ def test_a_lease_by_a_former_clock_lasts_for_all_of_its_length(shared: Shared, o
     while isinstance(take(shared, second), Held):
         shared.run(10)
     assert shared.clock.now_ms - began_ms >= LEASE.lease_ms
+
+
+def test_no_lease_lasts_longer_than_its_length_though_the_clock_of_the_database_was_set_back(shared: Shared) -> None:
+    first, second = shared.holdings("b1"), shared.holdings("b2")
+    take(shared, first)
+    assert isinstance(take(shared, second), Held)
+    shared.primary.clock_offset_ms = -500_000
+    shared.run(LEASE.lease_ms // 2)
+    assert isinstance(take(shared, second), Held)
+    shared.run(LEASE.lease_ms // 2)
+    assert take(shared, second) == Taken(2)
+
+
+def test_a_home_is_kept_for_nobody_longer_than_some_leases(shared: Shared) -> None:
+    first, second = shared.holdings("b1"), shared.holdings("b2")
+    take(shared, first)
+    shared.outcome(first.answering(Release(1, "b3")))
+    shared.primary.clock_offset_ms = -500_000
+    assert isinstance(take(shared, second), Held)
+    shared.run(3 * LEASE.lease_ms)
+    assert take(shared, second) == Taken(2)
+
+
+def test_the_same_epoch_of_another_life_is_neither_renewed_nor_released(shared: Shared) -> None:
+    take(shared, shared.holdings("b1"))
+    for content in [server.contents[HOME] for server in shared.database.servers]:
+        content.row = replace(content.row, holder="b2", life="b2")
+    first = shared.holdings("b1")
+    assert shared.outcome(first.answering(Renew(1))) == Lost()
+    answer = shared.outcome(first.answering(Release(1, "")))
+    assert isinstance(answer, Held)
+    assert answer.holder == "b2"
+
+
+def test_who_gave_up_waiting_for_the_row_does_not_take_the_home_later(shared: Shared) -> None:
+    take(shared, shared.holdings("b1"))
+    shared.run(2 * LEASE.lease_ms)
+    shared.primary.is_replicating = False
+    assert take(shared, shared.holdings("b2")) is None
+    assert take(shared, shared.holdings("b3")) is None
+    shared.primary.is_replicating = True
+    shared.primary.ship()
+    shared.run(10)
+    row = shared.database.content(HOME).row
+    assert (row.epoch, row.holder) == (2, "b2")
 
 
 def test_whoever_takes_a_home_ends_the_connections_of_the_former_store(shared: Shared) -> None:

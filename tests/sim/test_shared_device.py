@@ -15,7 +15,7 @@ from penstock.model.tick import TICK_MAX
 from penstock.sim.device import DeviceUser
 from penstock.sim.process import Gate
 from penstock.sim.shared_device import Opened, SharedDevice, StoreOf
-from sim.shared import ANSWER_MS, HOME, Shared, appended
+from sim.shared import ANSWER_MS, HOME, NOBODYS, Shared, appended
 
 
 class Told(Shared):
@@ -39,7 +39,7 @@ class Told(Shared):
         )
         return SharedDevice(
             self.database,
-            StoreOf(HOME, "b1", epoch, ANSWER_MS),
+            StoreOf(replace(NOBODYS, epoch=epoch), "b1", ANSWER_MS),
             user,
             gate=self.gate,
             counts=self.counts,
@@ -60,11 +60,11 @@ class Told(Shared):
     def ticks(self) -> list[int]:
         return self.database.content(HOME).disk.ticks("q")
 
-    def take(self) -> None:
-        """Let somebody else have the home."""
+    def take(self, *, life: str = "") -> None:
+        """Let somebody else have the home, in a later epoch unless it is another life in the same one."""
         for server in self.database.servers:
             content = server.contents[HOME]
-            content.row = replace(content.row, epoch=content.row.epoch + 1)
+            content.row = replace(content.row, epoch=content.row.epoch + (not life), life=life)
 
 
 @pytest.fixture
@@ -161,10 +161,52 @@ def test_what_a_former_primary_lacks_is_not_read_as_silence(told: Told) -> None:
     told.database.start(former)
     told.device.read(ReadLog(7, "q", 1, 9, 1_000))
     told.run(3_000)
-    assert (told.heard, told.counts["stale_reads"]) == ([1], 1)
-    told.database.start(promoted)
-    told.run(3_000)
-    assert told.heard == [1, (7, [(1, b"message 1")], TICK_MAX, None)]
+    assert (told.heard, told.counts["fewer_commits"]) == ([1], 1)
+    assert (told.failures, told.device.is_over) == (["the database has lost 1 commits"], True)
+
+
+def test_a_device_waits_for_a_database_that_is_not_there(told: Told) -> None:
+    told.primary.crash(loud=True)
+    told.device.read(ReadLog(7, "q", 1, 9, 1_000))
+    told.append(1)
+    told.run(60_000)
+    assert (told.heard, told.failures) == ([], [])
+    told.database.start(told.primary)
+    told.run(1_000)
+    assert told.heard == [(7, [], TICK_MAX, None), 1]
+
+
+def test_a_commit_in_doubt_is_not_another_one_with_its_number(told: Told) -> None:
+    told.cut("b1", told.primary, 0)
+    told.append(1)
+    told.run(100)
+    for server in told.database.servers:
+        content = server.contents[HOME]
+        content.commits, content.mark = content.commits + 1, -1
+    told.database.paths["b1", "db1"].is_cut = [False, False]
+    told.run(5_000)
+    assert (told.heard, told.ticks(), told.counts["fenced_commits"]) == ([], [], 1)
+
+
+def test_a_commit_whose_wait_was_cancelled_is_proved_by_a_later_record(told: Told) -> None:
+    told.primary.is_replicating = False
+    told.append(1)
+    told.run(50)
+    told.primary.cancel_waits()
+    told.run(50)
+    assert (told.heard, told.ticks()) == ([], [1])
+    told.primary.is_replicating = True
+    told.primary.ship()
+    told.run(50)
+    assert (told.heard, told.ticks()) == ([1], [1])
+    assert not told.counts["doubtful_commits_repeated"]
+
+
+def test_a_device_whose_epoch_another_life_has_fails(told: Told) -> None:
+    told.take(life="b2/1")
+    told.append(1)
+    told.run(50)
+    assert (told.heard, told.ticks(), told.counts["fenced_commits"]) == ([], [], 1)
 
 
 def test_a_device_whose_home_was_taken_fails_at_its_next_commit(told: Told) -> None:

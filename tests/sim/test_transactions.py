@@ -7,22 +7,25 @@ from typing import Any
 
 import pytest
 
-from penstock.sim.database import Connection, Row, Transaction
+from penstock.sim.database import Connection, Row, TimedOut, Transaction
 from penstock.sim.transactions import (
     ChangeRow,
-    CommitChanges,
+    CountCommits,
+    Counted,
     Done,
     Fenced,
     Found,
     Look,
     Looked,
     Passed,
+    ProveCommit,
     ReadContent,
-    Settle,
-    Settled,
+    Tenure,
     breach_of,
 )
-from sim.shared import ANSWER_MS, HOME, Shared, appended
+from sim.shared import ANSWER_MS, HOME, NOBODYS, Shared, committing
+
+TAKEN = Tenure(HOME, 1, "b1/1")
 
 
 @pytest.fixture
@@ -39,15 +42,11 @@ def ask(shared: Shared, transaction: Transaction, connection: Connection | None 
     return said[0]
 
 
-def commit(number: int, *, epoch: int = 0) -> CommitChanges:
-    return CommitChanges(HOME, epoch, number, (appended(number),))
-
-
 def raise_epoch(version: int) -> ChangeRow:
     return ChangeRow(
         HOME,
         lambda row: row.version == version,
-        lambda row, _: replace(row, epoch=row.epoch + 1, version=version + 1),
+        lambda row, _: replace(row, epoch=row.epoch + 1, life="b1/1", version=version + 1),
         raises_epoch=True,
     )
 
@@ -57,54 +56,89 @@ def ticks(shared: Shared) -> list[int]:
 
 
 def test_a_commit_of_a_former_epoch_does_nothing(shared: Shared) -> None:
-    assert ask(shared, commit(1)) == Done()
-    assert ask(shared, raise_epoch(0)) == Row(epoch=1, version=1)
-    assert ask(shared, commit(2)) == Fenced()
-    assert ask(shared, commit(2, epoch=1)) == Done()
+    assert ask(shared, committing(1)) == Done()
+    assert ask(shared, raise_epoch(0)) == Row(epoch=1, life="b1/1", version=1)
+    assert ask(shared, committing(2)) == Fenced()
+    assert ask(shared, committing(2, tenure=TAKEN)) == Done()
     assert ticks(shared) == [1, 2]
 
 
+def test_the_same_epoch_of_another_life_is_somebody_elses(shared: Shared) -> None:
+    ask(shared, raise_epoch(0))
+    other = replace(TAKEN, life="b2/1")
+    assert ask(shared, committing(1, tenure=other)) == Fenced()
+    assert ask(shared, ReadContent(other, lambda content: content.commits)) == Fenced()
+    assert ask(shared, ProveCommit(other, 0, 0)) == Fenced()
+
+
 def test_a_commit_happens_only_after_the_one_before_it(shared: Shared) -> None:
-    assert ask(shared, commit(2)) == Passed()
-    assert ask(shared, commit(1)) == Done()
-    assert ask(shared, commit(1)) == Passed()
+    assert ask(shared, committing(2)) == Passed()
+    assert ask(shared, committing(1)) == Done()
+    assert ask(shared, committing(1)) == Passed()
     assert ticks(shared) == [1]
 
 
 def test_a_read_of_a_former_epoch_finds_nothing(shared: Shared) -> None:
-    ask(shared, commit(1))
-    read = ReadContent(HOME, 0, 1, lambda content: content.commits)
+    ask(shared, committing(1))
+    read = ReadContent(NOBODYS, lambda content: content.commits)
     assert ask(shared, read) == Found(1)
-    assert ask(shared, replace(read, commits=2)) == Passed()
     ask(shared, raise_epoch(0))
     assert ask(shared, read) == Fenced()
 
 
-def test_how_many_commits_there_were_is_told_only_with_what_the_standby_has(shared: Shared) -> None:
-    ask(shared, commit(1))
-    assert ask(shared, Settle(HOME, 0)) == Settled(1)
-    assert ask(shared, Settle(HOME, 1)) == Fenced()
-    shared.primary.is_replicating = False
-    assert ask(shared, Settle(HOME, 0)) is None
+def test_a_server_tells_how_many_commits_it_sees_and_which_was_the_latest(shared: Shared) -> None:
+    assert ask(shared, CountCommits(HOME)) == Counted(0, 0)
+    ask(shared, committing(1, mark=7))
+    assert ask(shared, CountCommits(HOME)) == Counted(1, 7)
 
 
-def test_the_number_of_commits_is_told_after_one_that_is_still_under_way(shared: Shared) -> None:
+def test_a_commit_is_proved_only_with_what_the_standby_has(shared: Shared) -> None:
+    ask(shared, committing(1, mark=7))
+    assert ask(shared, ProveCommit(NOBODYS, 1, 7)) == Done()
     shared.primary.is_replicating = False
-    assert ask(shared, commit(1)) is None
-    said: list[Any] = []
+    assert ask(shared, ProveCommit(NOBODYS, 1, 7)) is None
+
+
+def test_only_the_latest_commit_can_be_proved_and_only_by_whose_it_is(shared: Shared) -> None:
+    ask(shared, committing(1, mark=7))
+    assert ask(shared, ProveCommit(NOBODYS, 1, 8)) == Passed()
+    assert ask(shared, ProveCommit(NOBODYS, 2, 7)) == Passed()
+    ask(shared, committing(2, mark=9))
+    assert ask(shared, ProveCommit(NOBODYS, 1, 7)) == Passed()
+
+
+def test_who_gives_up_waiting_for_a_lock_does_not_get_it_later(shared: Shared) -> None:
+    shared.primary.is_replicating = False
+    assert ask(shared, committing(1)) is None
+    assert ask(shared, raise_epoch(0)) == TimedOut()
+    assert ask(shared, ProveCommit(NOBODYS, 0, 0)) == TimedOut()
+    assert ask(shared, committing(1)) == TimedOut()
+    shared.primary.is_replicating = True
+    shared.primary.ship()
+    shared.run(50)
+    assert (shared.database.content(HOME).row.epoch, len(shared.primary.log)) == (0, 1)
+
+
+def test_who_waits_for_a_lock_gets_it_in_time(shared: Shared) -> None:
+    shared.primary.is_replicating = False
     connection = shared.connected()
     assert connection is not None
-    connection.ask(Settle(HOME, 0), answer_ms=ANSWER_MS).then(said.append)
+    connection.ask(committing(1), answer_ms=ANSWER_MS)
+    said: list[Any] = []
+    other = shared.connected()
+    assert other is not None
+    other.ask(committing(2), answer_ms=ANSWER_MS).then(said.append)
+    shared.run(ANSWER_MS // 2)
     shared.primary.is_replicating = True
     shared.primary.ship()
     shared.run(20)
-    assert said == [Settled(1)]
+    assert (said, ticks(shared)) == ([Done()], [1, 2])
 
 
 def test_taking_a_home_waits_for_a_commit_and_renewing_it_does_not(shared: Shared) -> None:
     shared.primary.is_replicating = False
     renewal = ChangeRow(HOME, lambda _: True, lambda row, _: replace(row, holder="b1"))
-    for transaction, records in ((commit(1), 1), (renewal, 2), (raise_epoch(0), 2)):
+    for transaction, records in ((committing(1), 1), (renewal, 2), (raise_epoch(0), 2)):
         connection = shared.connected()
         assert connection is not None
         connection.ask(transaction, answer_ms=ANSWER_MS)
@@ -118,19 +152,20 @@ def test_taking_a_home_waits_for_a_commit_and_renewing_it_does_not(shared: Share
 
 def test_a_row_changes_only_if_it_is_as_expected(shared: Shared) -> None:
     assert ask(shared, raise_epoch(5)) == Passed()
-    assert ask(shared, raise_epoch(0)) == Row(epoch=1, version=1)
+    assert ask(shared, raise_epoch(0)) == Row(epoch=1, life="b1/1", version=1)
     shared.primary.clock_offset_ms = 5
     looked = ask(shared, Look(HOME))
     assert isinstance(looked, Looked)
-    assert looked.row == Row(epoch=1, version=1)
+    assert looked.row == Row(epoch=1, life="b1/1", version=1)
     assert looked.now_ms > shared.clock.now_ms - 2 * ANSWER_MS
 
 
 def test_an_answer_to_who_does_not_hold_the_home_breaks_the_law() -> None:
-    read = ReadContent(HOME, 3, 0, lambda content: content.commits)
-    assert breach_of(read, Found(1), 3) == ""
-    assert breach_of(read, Fenced(), 4) == ""
-    assert breach_of(Look(HOME), Looked(Row(), 0), 4) == ""
-    for transaction, answer in ((read, Found(1)), (commit(1, epoch=3), Done())):
-        said = breach_of(transaction, answer, 4)
-        assert said == "the database answered what q.home asked in epoch 3, in epoch 4"
+    read = ReadContent(replace(TAKEN, epoch=3), lambda content: content.commits)
+    assert breach_of(read, Found(1), Row(3, life="b1/1")) == ""
+    assert breach_of(read, Fenced(), Row(4, life="b1/1")) == ""
+    assert breach_of(Look(HOME), Looked(Row(), 0), Row(4)) == ""
+    for transaction, answer in ((read, Found(1)), (committing(1, tenure=read.tenure), Done())):
+        said = breach_of(transaction, answer, Row(4, life="b1/1"))
+        assert said == "the database answered what q.home asked in epoch 3 of b1/1, in epoch 4 of b1/1"
+        assert breach_of(transaction, answer, Row(3, life="b2/1"))

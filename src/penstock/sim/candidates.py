@@ -30,7 +30,7 @@ from penstock.sim.ports import MakeBroker
 from penstock.sim.process import Running, Waiting
 from penstock.sim.shared_device import Opened, SharedDevice, StoreOf
 from penstock.sim.trace import Trace
-from penstock.sim.transactions import CommitChanges, ReadContent, breach_of
+from penstock.sim.transactions import CommitChanges, ProveCommit, ReadContent, Tenure, breach_of
 
 __all__ = ["Around", "Home", "HomePlan", "Homes", "Seat"]
 
@@ -304,16 +304,23 @@ class Candidacy:
                 case Stop():
                     self._finish(action)
 
-    def _asking(self, question: Take | Renew | Release) -> Waiting[Answer | None]:
+    def _asking(self, question: Take | Renew | Release) -> Waiting[tuple[int, Answer | None]]:
+        """Put a question; returns when that was, and the answer."""
+        # Connecting may take long, and the lease begins to run only with the question.
+        connection = yield from self._holdings.connected()
+        if connection is None:
+            return 0, None
+        asked_ms = self._clock.now_ms
         answer = yield from self._holdings.answering(question)
         if self._holdings.connection is not None:
             self._holdings.connection.on_news = self._on_news
-        return answer
+        return asked_ms, answer
 
-    def _on_answer(self, answer: Answer | None) -> None:
+    def _on_answer(self, asked: tuple[int, Answer | None]) -> None:
         self._question = None
         if not self._is_over:
-            self._carry_out(self.candidate.on_answer(answer, now_ms=self._clock.now_ms))
+            asked_ms, answer = asked
+            self._carry_out(self.candidate.on_answer(answer, now_ms=self._clock.now_ms, asked_ms=asked_ms))
             self._look()
 
     def _on_news(self) -> None:
@@ -331,7 +338,8 @@ class Candidacy:
         assert not node.is_up, f"{node.name} runs beside {seat.beside.name} already"
         life = home.begin(seat.beside.name)
         self._is_running = True
-        store = StoreOf(self._plan.name, seat.beside.name, epoch, self._plan.answer_ms)
+        tenure = Tenure(self._plan.name, epoch, self._life)
+        store = StoreOf(tenure, seat.beside.name, self._plan.answer_ms)
         device = self._device = SharedDevice(
             seat.database,
             store,
@@ -459,9 +467,9 @@ class Homes:
 
     def _audit(self, server: Server, transaction: Transaction, answer: object) -> None:
         """The database has answered: nobody but the holder may have got anything that only the holder may have."""
-        if isinstance(transaction, CommitChanges | ReadContent):
-            home = self.homes[transaction.home]
-            breach = breach_of(transaction, answer, server.contents[transaction.home].row.epoch)
+        if isinstance(transaction, CommitChanges | ProveCommit | ReadContent):
+            home = self.homes[transaction.tenure.home]
+            breach = breach_of(transaction, answer, server.contents[home.plan.name].row)
             if breach and len(home.breaches) < _BREACHES_MAX:
                 home.breaches.append(breach)
 

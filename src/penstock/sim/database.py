@@ -1,7 +1,8 @@
 """A database that candidates share, in virtual time: a primary, its standby, and the network between all of them.
 
 It has what matters of PostgreSQL. A transaction takes locks, looks, and writes a record to the log of its server; it is
-over when the standby has the record too, if the server waits for standbys. Until then others do not see it. A primary
+over when the standby has the record too, if the server waits for standbys. Until then others do not see it. Whoever
+waits for a lock gives up some time before its client does, and so never gets it later. A primary
 that has lost its standby waits for ever. A standby that is promoted begins a new timeline with all that has reached it:
 that may be more than anybody was told of, and less, if nobody waited for it. A former primary may go on to answer.
 
@@ -22,7 +23,19 @@ from penstock.sim.clock import Clock
 from penstock.sim.disk import Disk
 from penstock.sim.process import Gate, Promise, Running, Waiting, sleep
 
-__all__ = ["Backend", "Connection", "Content", "Database", "Doubtful", "Path", "Record", "Row", "Server", "Transaction"]
+__all__ = [
+    "Backend",
+    "Connection",
+    "Content",
+    "Database",
+    "Doubtful",
+    "Path",
+    "Record",
+    "Row",
+    "Server",
+    "TimedOut",
+    "Transaction",
+]
 
 _RESEND_US: Final = 200_000
 """How often a packet is sent again over a path that is cut, as TCP does."""
@@ -40,6 +53,8 @@ class Row:
     life: str = ""
     """Which process of the holder took it."""
     timeline: int = 0
+    lease_ms: int = 0
+    """The length of the lease."""
     lease_until_ms: int = 0
     """By the clock of the server that was the primary on this timeline."""
     wanted: str = ""
@@ -56,6 +71,8 @@ class Content:
         self.disk.journal = []
         self.commits = 0
         """How many commits of the home there were."""
+        self.mark = 0
+        """Which of all commits that were ever tried was the latest."""
         self.row = Row()
 
 
@@ -67,6 +84,8 @@ class Record:
     changes: tuple[Change, ...] = ()
     commits: int | None = None
     """The number of commits from now on, if it is one."""
+    mark: int = 0
+    """The mark of this commit, if it is one."""
     row: Row | None = None
     """The row from now on, if it changes."""
 
@@ -74,7 +93,7 @@ class Record:
         """Let it take effect."""
         content.disk.apply(self.changes)
         if self.commits is not None:
-            content.commits = self.commits
+            content.commits, content.mark = self.commits, self.mark
         if self.row is not None:
             content.row = self.row
 
@@ -82,6 +101,11 @@ class Record:
 @dataclass(slots=True, frozen=True)
 class Doubtful:
     """The transaction is done here, but the wait for the standby was cancelled."""
+
+
+@dataclass(slots=True, frozen=True)
+class TimedOut:
+    """Others had what the transaction had to lock, for too long, and nothing was done."""
 
 
 class Backend:
@@ -135,7 +159,7 @@ class Server:
         """Counts crashes: connections of earlier generations are gone."""
         self._confirmed = 0
         self._backends: dict[Backend, None] = {}
-        self._locks: dict[tuple[str, str], deque[tuple[Backend, Promise[None]]]] = {}
+        self._locks: dict[tuple[str, str], deque[tuple[Backend, Promise[TimedOut | None]]]] = {}
         self._unseen: dict[int, Record] = {}
         """Records in the log that take effect for others when the wait for the standby ends, by their places."""
         self._waiting: deque[tuple[int, Promise[Doubtful | None]]] = deque()
@@ -171,13 +195,16 @@ class Server:
         """Kept when the server has done work of this size."""
         return sleep(self.clock, int(us * self.slowness))
 
-    def locked(self, home: str, part: str, backend: Backend) -> Promise[None]:
-        """Kept when a transaction has the lock of a part of a home, until it is over."""
+    def locked(self, home: str, part: str, backend: Backend) -> Promise[TimedOut | None]:
+        """Kept when a transaction has the lock of a part of a home, until it is over, unless that takes too long."""
         queue = self._locks.setdefault((home, part), deque())
-        promise: Promise[None] = Promise()
+        promise: Promise[TimedOut | None] = Promise()
         queue.append((backend, promise))
         if len(queue) == 1:
             promise.keep(None)
+        else:
+            give_up = partial(promise.keep, TimedOut())
+            self.clock.after(backend.connection.lock_ms * 1_000, partial(self.gate.ring, give_up))
         return promise
 
     def written(self, backend: Backend, record: Record) -> Waiting[Doubtful | None]:
@@ -206,7 +233,7 @@ class Server:
         backend.connection.backend = None
         if backend.connection.is_given_up:
             self.connections.pop(backend.connection, None)
-        next_in_turn: list[Promise[None]] = []
+        next_in_turn: list[Promise[TimedOut | None]] = []
         for key, queue in list(self._locks.items()):
             kept = deque(each for each in queue if each[0] is not backend)
             if not kept:
@@ -355,8 +382,12 @@ class Path:
 class Connection:
     """A client's connection to a server; carries one transaction at a time."""
 
-    def __init__(self, clock: Clock, path: Path, server: Server, application: str, listens: str) -> None:
+    def __init__(
+        self, clock: Clock, path: Path, server: Server, application: str, *, listens: str, lock_ms: int
+    ) -> None:
         self.server, self.application, self.listens = server, application, listens
+        self.lock_ms = lock_ms
+        """How long its transactions wait for a lock."""
         self.timeline = server.timeline
         self.is_open = True
         """Whether the client can use it."""
@@ -525,10 +556,12 @@ class Database:
         if not heard:
             return None
         best = max(heard, key=lambda each: each.timeline)
-        return Connection(self.clock, self.paths[client, best.name], best, application, listens)
+        path = self.paths[client, best.name]
+        # Who gives up waiting for a row must not get it later.
+        return Connection(self.clock, path, best, application, listens=listens, lock_ms=answer_ms * 3 // 4)
 
     def next_serial(self) -> int:
-        """A number that no other change of a row has."""
+        """A number that no other change of a row has, and no other commit."""
         self._serial += 1
         return self._serial
 

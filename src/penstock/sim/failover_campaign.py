@@ -31,7 +31,7 @@ FAILOVER_PROBES: Final = {
     "doubtful_commits_found": "a commit in doubt was in the database",
     "fenced_commits": "a commit was refused, as the home had a later epoch",
     "fenced_reads": "a read was refused, as the home had a later epoch",
-    "stale_reads": "a read met a former primary that lacked what had been committed since",
+    "fewer_commits": "a home met a former primary that lacked what had been committed since, and ended",
     "fell_silent": "a home fell silent, as its lease had run out",
     "superseded": "a life of a home, or its neighbour, heard of a later one, and ended what belonged to the former",
     "planned_moves": "a home was to move to another candidate",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from penstock.broker.candidate import Answer, Held, LeaseSettings, Lost, Release, Renew, Renewed, Take, Taken
-from penstock.sim.database import Connection, Database, Doubtful, Row, Transaction
+from penstock.sim.database import Connection, Database, Doubtful, Row, TimedOut, Transaction
 from penstock.sim.process import Waiting
 from penstock.sim.transactions import ChangeRow, Evict, Look, Looked, Passed, Tell
 
@@ -31,14 +32,22 @@ class Holdings:
         self.connection: Connection | None = None
         self._database, self._home, self._holder, self._life = database, home, holder, life
         self._place, self._lease, self._answer_ms = place, lease, answer_ms
-        self._foreign: tuple[int, int] | None = None
-        """The version of a row that was written on another timeline, and when we first saw it."""
+        self._seen: tuple[int, int] | None = None
+        """The version of the row that was found last, and when it was found first."""
 
     def close(self) -> None:
         """Close the connection, if there is one."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
+
+    def connected(self) -> Waiting[Connection | None]:
+        """The connection, made if there is none; None if that is not possible now."""
+        if self.connection is None or not self.connection.is_open:
+            self.connection = yield from self._database.connecting(
+                self._holder, f"candidate for {self._home}", listens=self._home, answer_ms=self._answer_ms
+            )
+        return self.connection
 
     def answering(self, question: Take | Renew | Release) -> Waiting[Answer | None]:
         """Put a question; None if it is not answered."""
@@ -71,9 +80,9 @@ class Holdings:
         is_reserved = row.wanted_until_ms > looked.now_ms
         is_mine = bool(row.holder) and row.life == self._life
         is_kept_for_me = is_reserved and row.wanted == self._holder
-        is_kept = is_reserved and not is_kept_for_me
-        remaining_ms = row.lease_until_ms - looked.now_ms
-        is_early = remaining_ms + self._place * self._lease.stagger_ms > 0 and not is_kept_for_me
+        # Nor longer than that by our own clock.
+        is_kept = is_reserved and not is_kept_for_me and self._seen_for_ms(row) < _WANTED_LEASES * self._lease.lease_ms
+        is_early = self._remaining_ms(looked) + self._place * self._lease.stagger_ms > 0 and not is_kept_for_me
         if is_kept or (not is_mine and (found.holder or is_early)):
             return found
         if row.holder:
@@ -99,7 +108,7 @@ class Holdings:
         return (yield from self._look()) if isinstance(new, Passed) else None
 
     def _renew(self, epoch: int) -> Waiting[Renewed | Lost | None]:
-        connection = yield from self._connected()
+        connection = yield from self.connected()
         if connection is None:
             return None
         changed = partial(
@@ -108,7 +117,7 @@ class Holdings:
             timeline=connection.timeline,
             version=self._database.next_serial(),
         )
-        row = yield from self._ask(ChangeRow(self._home, partial(_has_epoch, epoch=epoch), changed))
+        row = yield from self._ask(ChangeRow(self._home, self._is_held_in(epoch), changed))
         if isinstance(row, Passed):
             return Lost()
         if not isinstance(row, Row):
@@ -119,7 +128,7 @@ class Holdings:
     def _release(self, epoch: int, to: str) -> Waiting[Held | None]:
         for_ms = _WANTED_LEASES * self._lease.lease_ms if to else 0
         changed = partial(_released, to=to, for_ms=for_ms, version=self._database.next_serial())
-        row = yield from self._ask(ChangeRow(self._home, partial(_has_epoch, epoch=epoch), changed))
+        row = yield from self._ask(ChangeRow(self._home, self._is_held_in(epoch), changed))
         if not isinstance(row, Row | Passed):
             return None
         yield from self._ask(Tell(self._home))
@@ -129,51 +138,55 @@ class Holdings:
         looked = yield from self._ask(Look(self._home))
         return self._held(looked) if isinstance(looked, Looked) else None
 
+    def _is_held_in(self, epoch: int) -> Callable[[Row], bool]:
+        # A database that has lost a take-over gives the same epoch away again.
+        return lambda row: (row.epoch, row.life) == (epoch, self._life)
+
     def _held(self, looked: Looked) -> Held:
         row = looked.row
-        remaining_ms = row.lease_until_ms - looked.now_ms if row.holder else 0
-        assert self.connection is not None
-        if row.holder and row.timeline != self.connection.timeline:
-            # By the clock of a former primary; its holder may believe in it for all of its length.
-            now_ms = self._database.clock.now_ms
-            if self._foreign is None or self._foreign[0] != row.version:
-                self._foreign = row.version, now_ms
-            remaining_ms = max(remaining_ms, self._lease.lease_ms - (now_ms - self._foreign[1]))
+        remaining_ms = self._remaining_ms(looked) if row.holder else 0
         wanted = row.wanted if row.wanted_until_ms > looked.now_ms else ""
         return Held(row.holder if remaining_ms > 0 else "", row.epoch, max(0, remaining_ms), wanted)
 
+    def _remaining_ms(self, looked: Looked) -> int:
+        """How long the holder may still believe in its lease; negative if it has been over for some time."""
+        row = looked.row
+        # Whatever the clock of the database says: it may have been set back, or be another one since a promotion.
+        at_most_ms = row.lease_ms - self._seen_for_ms(row)
+        if row.holder and self.connection is not None and row.timeline != self.connection.timeline:
+            return at_most_ms
+        return min(row.lease_until_ms - looked.now_ms, at_most_ms)
+
+    def _seen_for_ms(self, row: Row) -> int:
+        """For how long the row has not changed."""
+        now_ms = self._database.clock.now_ms
+        if self._seen is None or self._seen[0] != row.version:
+            self._seen = row.version, now_ms
+        return now_ms - self._seen[1]
+
     def _ask(self, transaction: Transaction) -> Waiting[Any]:
         """The answer to one question; None if it is not known to be durable, or not known at all."""
-        connection = yield from self._connected()
+        connection = yield from self.connected()
         if connection is None:
             return None
         answer = yield connection.ask(transaction, answer_ms=self._answer_ms)
-        if answer is None:
+        if answer is None or isinstance(answer, TimedOut):
             self.close()
+            return None
         return None if isinstance(answer, Doubtful) else answer
-
-    def _connected(self) -> Waiting[Connection | None]:
-        if self.connection is None or not self.connection.is_open:
-            self.connection = yield from self._database.connecting(
-                self._holder, f"candidate for {self._home}", listens=self._home, answer_ms=self._answer_ms
-            )
-        return self.connection
 
 
 def _has_version(row: Row, *, version: int) -> bool:
     return row.version == version
 
 
-def _has_epoch(row: Row, *, epoch: int) -> bool:
-    return row.epoch == epoch
-
-
 def _taken(row: Row, now_ms: int, *, holder: str, life: str, lease_ms: int, timeline: int, version: int) -> Row:
-    return Row(row.epoch + 1, holder, life, timeline, now_ms + lease_ms, version=version)
+    return Row(row.epoch + 1, holder, life, timeline, lease_ms, now_ms + lease_ms, version=version)
 
 
 def _renewed(row: Row, now_ms: int, *, lease_ms: int, timeline: int, version: int) -> Row:
-    return replace(row, lease_until_ms=now_ms + lease_ms, timeline=timeline, version=version)
+    lease_until_ms = now_ms + lease_ms
+    return replace(row, lease_ms=lease_ms, lease_until_ms=lease_until_ms, timeline=timeline, version=version)
 
 
 def _released(row: Row, now_ms: int, *, to: str, for_ms: int, version: int) -> Row:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.sim.clock import Callback, Clock
 
-__all__ = ["Gate", "Promise", "Running", "Waiting", "sleep"]
+__all__ = ["Gate", "Promise", "Running", "Waiting", "kept", "sleep"]
 
 _T = TypeVar("_T")
 
@@ -47,6 +47,13 @@ class Promise(Generic[_T]):
 
 Waiting: TypeAlias = Generator[Promise[Any], Any, _T]
 """The steps of a process, which returns a value in the end."""
+
+
+def kept(value: _T) -> Promise[_T]:
+    """A promise whose value is there."""
+    promise: Promise[_T] = Promise()
+    promise.keep(value)
+    return promise
 
 
 def sleep(clock: Clock, us: int) -> Promise[None]:

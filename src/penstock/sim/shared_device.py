@@ -1,9 +1,11 @@
 """The device of a home whose disk is in a shared database: commits and reads are transactions, fenced by the epoch.
 
-It keeps the law of stores (``live.stores``). A commit whose connection was lost, or whose wait for the standby was
-cancelled, is in doubt: the device connects again, to whichever server is the primary now, asks how many commits there
-were, and repeats the commit if it is not among them; before that it does not return. A device that finds another epoch
-has failed, and does nothing any more.
+It keeps the law of stores (``live.stores``), by the rules of ``live.postgres.fenced``. A commit whose connection was
+lost is in doubt: the device connects again, to whichever server is the primary now, asks how many commits there were
+and which was the latest, and repeats the commit if it is not that one. A commit that is there, but may not have reached
+the standby, is proved by a later record that has. Before that the device does not return.
+
+A device that finds another epoch, or fewer commits than it has made, has failed, and does nothing any more.
 """
 
 from __future__ import annotations
@@ -18,11 +20,21 @@ from typing import Any, Final
 from penstock.broker.commit_queue import Ahead, Group, Read
 from penstock.broker.durable import Change, Recovered, SetValue
 from penstock.broker.effects import ReadKept, ReadLog
-from penstock.sim.database import Connection, Content, Database, Transaction
+from penstock.sim.database import Connection, Content, Database, Doubtful, Transaction
 from penstock.sim.device import Device, DeviceUser
 from penstock.sim.holdings import store_application
-from penstock.sim.process import Gate, Running, Waiting, sleep
-from penstock.sim.transactions import CommitChanges, Done, Fenced, Found, Passed, ReadContent, Settle, Settled
+from penstock.sim.process import Gate, Promise, Running, Waiting, kept, sleep
+from penstock.sim.transactions import (
+    CommitChanges,
+    CountCommits,
+    Counted,
+    Done,
+    Fenced,
+    Found,
+    ProveCommit,
+    ReadContent,
+    Tenure,
+)
 
 __all__ = ["Opened", "SharedDevice", "StoreOf"]
 
@@ -35,10 +47,9 @@ _RETRY_US: Final = 50_000
 class StoreOf:
     """Which store it is, and who opens it."""
 
-    home: str
+    tenure: Tenure
     client: str
     """The candidate whose process it is."""
-    epoch: int
     answer_ms: int
 
 
@@ -81,6 +92,7 @@ class SharedDevice(Device):
         self._connection: Connection | None = None
         self._running: Running[Any] | None = None
         self._commits = 0
+        """How many commits the store has had, as far as is known."""
         self._is_ending = False
 
     # --- its life
@@ -177,61 +189,96 @@ class SharedDevice(Device):
 
     def _committing(self, changes: tuple[Change, ...]) -> Waiting[None]:
         """Make changes durable; returns when they are."""
-        number = self._commits + 1
-        answer = yield from self._ask(CommitChanges(self._store.home, self._store.epoch, number, changes))
-        while not isinstance(answer, Done):
+        tenure, number, mark = self._store.tenure, self._commits + 1, self._database.next_serial()
+        commit, proof = CommitChanges(tenure, number, mark, changes), ProveCommit(tenure, number, mark)
+        answer = yield from self._tried(commit, is_in_doubt=False)
+        while True:
+            while isinstance(answer, Doubtful):
+                assert self._connection is not None
+                answer = yield self._asked(self._connection, proof)
+            if isinstance(answer, Done):
+                break
             if isinstance(answer, Fenced):
                 raise self._fenced("fenced_commits")
-            found = yield from self._commits_found()
-            if found == number:
-                self._counts["doubtful_commits_found"] += 1
-                break
-            self._check_found(found, number - 1)
-            self._counts["doubtful_commits_repeated"] += 1
-            answer = yield from self._ask(CommitChanges(self._store.home, self._store.epoch, number, changes))
+            yield from self._give_up()
+            answer = yield from self._tried(commit, is_in_doubt=True)
         self._commits = number
 
-    def _commits_found(self) -> Waiting[int]:
-        """How many commits the database has, when all that was sent there before is over."""
-        while True:
-            answer = yield from self._ask(Settle(self._store.home, self._store.epoch))
-            if isinstance(answer, Fenced):
-                raise self._fenced("fenced_commits")
-            if isinstance(answer, Settled):
-                return answer.commits
+    def _tried(self, commit: CommitChanges, *, is_in_doubt: bool) -> Waiting[Any]:
+        """The answer to a commit, which is repeated only if it was not done."""
+        connection = yield from self._connected()
+        if is_in_doubt:
+            found = yield self._asked(connection, CountCommits(self._store.tenure.home))
+            if not isinstance(found, Counted):
+                return None
+            if self._is_done(found, commit):
+                self._counts["doubtful_commits_found"] += 1
+                return Doubtful()
+            self._counts["doubtful_commits_repeated"] += 1
+        return (yield self._asked(connection, commit))
+
+    def _is_done(self, found: Counted, commit: CommitChanges) -> bool:
+        """Whether a commit in doubt has happened; then it may still have to reach the standby."""
+        if (found.commits, found.mark) == (commit.number, commit.mark):
+            return True
+        self._check_not_less(found)
+        if found.commits > self._commits:
+            raise self._fenced("fenced_commits")
+        return False
 
     def _reading(self, read: Callable[[Content], Any]) -> Waiting[Any]:
         while True:
-            answer = yield from self._ask(ReadContent(self._store.home, self._store.epoch, self._commits, read))
-            if isinstance(answer, Fenced):
-                raise self._fenced("fenced_reads")
-            if isinstance(answer, Passed):
-                # A former primary that came back, unless the database has lost what it had acknowledged.
-                self._counts["stale_reads"] += 1
-                self._check_found((yield from self._commits_found()), self._commits)
+            connection = yield from self._connected()
+            answer = yield self._asked(connection, ReadContent(self._store.tenure, read))
             if isinstance(answer, Found):
                 return answer.value
+            if isinstance(answer, Fenced):
+                raise self._fenced("fenced_reads")
+            yield from self._give_up()
 
-    def _check_found(self, found: int, known: int) -> None:
-        if found < known:
-            raise _FailedError(f"the database has lost {known - found} commits")
+    def _check_not_less(self, found: Counted) -> None:
+        if found.commits < self._commits:
+            # A former primary that came back, unless the database has lost what it had acknowledged.
+            self._counts["fewer_commits"] += 1
+            raise _FailedError(f"the database has lost {self._commits - found.commits} commits")
 
     def _fenced(self, probe: str) -> _FailedError:
         self._counts[probe] += 1
-        return _FailedError("the home belongs to a later epoch")
+        return _FailedError("the home belongs to a later epoch, or to another life")
 
-    def _ask(self, transaction: Transaction) -> Waiting[Any]:
-        """The answer to one question; None if it is not known."""
+    # --- connecting
+
+    def _connected(self) -> Waiting[Connection]:
+        """The connection, made anew if it was lost, however long that takes."""
         while self._connection is None or not self._connection.is_open:
-            self._connection = yield from self._database.connecting(
+            self._connection = connection = yield from self._database.connecting(
                 self._store.client,
-                store_application(self._store.home),
+                store_application(self._store.tenure.home),
                 listens="",
                 answer_ms=self._store.answer_ms,
             )
-            if self._connection is None:
+            if connection is None:
                 yield sleep(self._clock, _RETRY_US)
-        return (yield self._connection.ask(transaction, answer_ms=self._store.answer_ms))
+                continue
+            found = yield self._asked(connection, CountCommits(self._store.tenure.home))
+            if isinstance(found, Counted):
+                # Without what was lost, a read would take it for silence.
+                self._check_not_less(found)
+            else:
+                yield from self._give_up()
+        return self._connection
+
+    def _asked(self, connection: Connection, transaction: Transaction) -> Promise[Any]:
+        """The answer to one question; None if it is not known."""
+        if not connection.is_open:
+            return kept(None)
+        return connection.ask(transaction, answer_ms=self._store.answer_ms)
+
+    def _give_up(self) -> Waiting[None]:
+        """Drop the connection after a problem that another one may not have."""
+        if self._connection is not None:
+            self._connection.close()
+        yield sleep(self._clock, _RETRY_US)
 
 
 def _recovered(content: Content) -> tuple[Recovered, int]:

@@ -1,8 +1,9 @@
 """The transactions of homes and their candidates in a shared database: commits, reads, and changes of who holds a home.
 
 A commit compares the epoch under a lock that taking the home conflicts with and renewing it does not, and it compares
-how many commits there were, so that one which was given up and is repeated cannot happen twice. A read compares both in
-what it sees: a former primary that came back has the epoch, and lacks what was committed since.
+how many commits there were, so that one which was given up and is repeated cannot happen twice. A read compares the
+epoch in what it sees. With the epoch goes the life that took it: a database that has lost a take-over gives the same
+epoch away again.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.broker.durable import Change
-from penstock.sim.database import Backend, Content, Doubtful, Record, Row
+from penstock.sim.database import Backend, Content, Doubtful, Record, Row, TimedOut
 from penstock.sim.process import Waiting
 
 __all__ = [
     "ChangeRow",
     "CommitChanges",
+    "CountCommits",
+    "Counted",
     "Done",
     "Evict",
     "Fenced",
@@ -25,15 +28,25 @@ __all__ = [
     "Look",
     "Looked",
     "Passed",
+    "ProveCommit",
     "ReadContent",
-    "Settle",
-    "Settled",
     "Tell",
+    "Tenure",
     "breach_of",
 ]
 
 _CONTENT: Final = "content"
 _ROW: Final = "row"
+
+
+@dataclass(slots=True, frozen=True)
+class Tenure:
+    """What a process has: a home, in an epoch."""
+
+    home: str
+    epoch: int
+    life: str
+    """Which process took it."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,7 +56,7 @@ class Done:
 
 @dataclass(slots=True, frozen=True)
 class Fenced:
-    """The home has another epoch: it belongs to somebody else."""
+    """The epoch of the home is another one, or another life's: the home belongs to somebody else."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,10 +72,11 @@ class Found:
 
 
 @dataclass(slots=True, frozen=True)
-class Settled:
-    """How many commits there were; all of them are as durable as commits ever are."""
+class Counted:
+    """How many commits a server sees, and the mark of the latest one."""
 
     commits: int
+    mark: int
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,66 +91,78 @@ class Looked:
 class CommitChanges:
     """The commit of a home with this number."""
 
-    home: str
-    epoch: int
+    tenure: Tenure
     number: int
+    mark: int
+    """No other commit has it: another process may have made as many commits."""
     changes: tuple[Change, ...]
 
-    def steps(self, backend: Backend) -> Waiting[Done | Fenced | Passed | Doubtful]:
+    def steps(self, backend: Backend) -> Waiting[Done | Fenced | Passed | TimedOut | Doubtful]:
         """Carry it out."""
-        server = backend.server
-        yield server.locked(self.home, _CONTENT, backend)
-        content = server.contents[self.home]
-        if _is_fenced(content, self.epoch):
+        server, home = backend.server, self.tenure.home
+        late: TimedOut | None = yield server.locked(home, _CONTENT, backend)
+        if late:
+            return late
+        content = server.contents[home]
+        if _is_fenced(content, self.tenure):
             return Fenced()
         if content.commits != self.number - 1:
             return Passed()
-        doubt = yield from server.written(backend, Record(self.home, self.changes, self.number))
+        doubt = yield from server.written(backend, Record(home, self.changes, self.number, self.mark))
         return doubt or Done()
 
 
 @dataclass(slots=True, frozen=True)
-class Settle:
-    """Asks how many commits there were, when nothing that was begun before can happen any more.
+class ProveCommit:
+    """The latest commit again, without its changes: once the standby has this record, it has that one, too."""
 
-    It writes, and waits for the standby: what it finds may be known to this server alone, which may not be the primary
-    any more without knowing it.
-    """
+    tenure: Tenure
+    number: int
+    mark: int
+
+    def steps(self, backend: Backend) -> Waiting[Done | Fenced | Passed | TimedOut | Doubtful]:
+        """Carry it out."""
+        server, home = backend.server, self.tenure.home
+        late: TimedOut | None = yield server.locked(home, _CONTENT, backend)
+        if late:
+            return late
+        content = server.contents[home]
+        if _is_fenced(content, self.tenure):
+            return Fenced()
+        if (content.commits, content.mark) != (self.number, self.mark):
+            return Passed()
+        doubt = yield from server.written(backend, Record(home, (), self.number, self.mark))
+        return doubt or Done()
+
+
+@dataclass(slots=True, frozen=True)
+class CountCommits:
+    """Asks how many commits of a home a server sees: some of them may be known to this server alone."""
 
     home: str
-    epoch: int
 
-    def steps(self, backend: Backend) -> Waiting[Settled | Fenced | Doubtful]:
+    def steps(self, backend: Backend) -> Waiting[Counted]:
         """Carry it out."""
         server = backend.server
-        yield server.locked(self.home, _CONTENT, backend)
+        yield server.works(server.work_us)
         content = server.contents[self.home]
-        if _is_fenced(content, self.epoch):
-            return Fenced()
-        commits = content.commits
-        doubt = yield from server.written(backend, Record(self.home))
-        return doubt or Settled(commits)
+        return Counted(content.commits, content.mark)
 
 
 @dataclass(slots=True, frozen=True)
 class ReadContent:
     """Reads what a home has."""
 
-    home: str
-    epoch: int
-    commits: int
-    """How many commits there must be at least, or it would find silence where messages are."""
+    tenure: Tenure
     read: Callable[[Content], Any]
 
-    def steps(self, backend: Backend) -> Waiting[Found | Fenced | Passed]:
+    def steps(self, backend: Backend) -> Waiting[Found | Fenced]:
         """Carry it out."""
         server = backend.server
         yield server.works(server.work_us)
-        content = server.contents[self.home]
-        if content.row.epoch != self.epoch:
+        content = server.contents[self.tenure.home]
+        if _is_fenced(content, self.tenure):
             return Fenced()
-        if content.commits < self.commits:
-            return Passed()
         return Found(self.read(content))
 
 
@@ -164,12 +190,13 @@ class ChangeRow:
     raises_epoch: bool = False
     """If so, it conflicts with commits."""
 
-    def steps(self, backend: Backend) -> Waiting[Row | Passed | Doubtful]:
+    def steps(self, backend: Backend) -> Waiting[Row | Passed | TimedOut | Doubtful]:
         """Carry it out; returns the new row."""
         server = backend.server
-        yield server.locked(self.home, _ROW, backend)
-        if self.raises_epoch:
-            yield server.locked(self.home, _CONTENT, backend)
+        for part in (_ROW, _CONTENT) if self.raises_epoch else (_ROW,):
+            late: TimedOut | None = yield server.locked(self.home, part, backend)
+            if late:
+                return late
         row = server.contents[self.home].row
         if not self.is_expected(row):
             return Passed()
@@ -204,15 +231,19 @@ class Tell:
         return Done()
 
 
-def breach_of(transaction: object, answer: object, epoch: int) -> str:
-    """How an answer breaks the law of epochs, judged after the transaction; empty if it does not."""
-    if not isinstance(transaction, CommitChanges | ReadContent) or not isinstance(answer, Done | Found):
+def breach_of(transaction: object, answer: object, row: Row) -> str:
+    """How an answer breaks the law of epochs, judged by the row after the transaction; empty if it does not."""
+    if not isinstance(transaction, CommitChanges | ProveCommit | ReadContent) or not isinstance(answer, Done | Found):
         return ""
-    if transaction.epoch == epoch:
+    tenure = transaction.tenure
+    if (tenure.epoch, tenure.life) == (row.epoch, row.life):
         return ""
-    return f"the database answered what {transaction.home} asked in epoch {transaction.epoch}, in epoch {epoch}"
+    return (
+        f"the database answered what {tenure.home} asked in epoch {tenure.epoch} of {tenure.life or 'nobody'}, "
+        f"in epoch {row.epoch} of {row.life or 'nobody'}"
+    )
 
 
-def _is_fenced(content: Content, epoch: int) -> bool:
-    """Whether a home has another epoch than the one in which somebody commits to it."""
-    return content.row.epoch != epoch
+def _is_fenced(content: Content, tenure: Tenure) -> bool:
+    """Whether a home belongs to somebody else than who commits to it or reads it."""
+    return (content.row.epoch, content.row.life) != (tenure.epoch, tenure.life)
