@@ -1788,8 +1788,8 @@ MUTANTS: Final = (
         "stale-read-believed",
         "a read does not mind that a server lacks commits, as a former primary does that came back",
         "sim/shared_device.py",
-        "                self._check_not_less(found)\n            else:\n",
-        "                pass\n            else:\n",
+        "            self._check_not_less(found)\n        else:\n",
+        "            pass\n        else:\n",
         campaign="failover",
     ),
     Mutant(

@@ -486,6 +486,8 @@ class Database:
         self.servers = [Server(name, clock) for name in ("db1", "db2")]
         self.paths: defaultdict[tuple[str, str], Path] = defaultdict(Path)
         """By the names of client and server."""
+        self.on_promoted: Callable[[Server, Server], None] | None = None
+        """Called with the former primary and the one to be, before anything changes."""
         first, second = self.servers
         first.is_primary = True
         second.follow(first)
@@ -521,6 +523,12 @@ class Database:
         standby = primary.standby
         if standby is None or not standby.is_up:
             return None
+        if self.on_promoted is not None:
+            self.on_promoted(primary, standby)
+        if not self.is_synchronous:
+            # Who does not wait for a standby must see to it that a former primary is dead: nothing else fences that.
+            primary.crash(loud=True)
+            primary.is_primary = False
         standby.promote(primary.timeline + 1)
         primary.standby = None
         return standby

@@ -28,7 +28,7 @@ from penstock.sim.faults import LASTS_MS_MAX, Faults
 from penstock.sim.last_values import broken, draw_views
 from penstock.sim.lives import Lives
 from penstock.sim.node import SimBroker
-from penstock.sim.older_copies import OlderCopies
+from penstock.sim.older_copies import Loss, OlderCopies
 from penstock.sim.ports import MakeBroker
 from penstock.sim.probes import NOWHERE, observed
 from penstock.sim.verdict import judge
@@ -266,6 +266,19 @@ class DeliveryCampaign:
                 return unrest
         return ""
 
+    @property
+    def _may_lose(self) -> bool:
+        """Whether anything that was durable may be lost."""
+        return self.copies.is_on
+
+    def _losses(self) -> list[Loss]:
+        """What was durable, and was lost."""
+        return self.copies.losses()
+
+    def _gone(self) -> set[tuple[str, int]]:
+        """The messages that are lost in the end, by pubend and tick."""
+        return self.copies.gone
+
     def _has_trimmed_since(self, before: dict[str, int]) -> bool:
         return self._given_up() != before
 
@@ -341,14 +354,15 @@ class DeliveryCampaign:
             grace_ms=self.plan.limits["grace_ms"],
             brokers=self.world.brokers,
             rules=self.rules,
-            losses=self.copies.losses(),
+            losses=self._losses(),
         )
         run.verdict.lost += len(self.copies.problems)
         run.verdict.problems += self.copies.problems
-        journal = [each for each in self._journal() if each[:2] not in self.copies.gone]
+        gone = self._gone()
+        journal = [each for each in self._journal() if each[:2] not in gone]
         for client, number in self._readers.items():
             # Who read them in the midst of all may have got last values that were lost later.
-            if number and (client.name == "last" or not self.copies.is_on):
+            if number and (client.name == "last" or not self._may_lose):
                 problems = broken(
                     self.views, client, number, journal, self.faults.excused, is_at_rest=client.name == "last"
                 )

@@ -201,6 +201,10 @@ class FailoverFaults(Faults):
         server = self._database.primary
         if not server.is_up or server.standby is None or not server.standby.is_up:
             return
+        if not self._database.is_synchronous:
+            # It must be dead: nothing else keeps a former primary from answering.
+            self._fail_over()
+            return
         self.note("split", f"the standby of {server.name} is promoted, which lives")
         server.is_replicating = False
         for name in self._world.brokers:

@@ -7,7 +7,8 @@ cut off, must get each lost message or be told that it is lost. Where nobody rem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
@@ -18,7 +19,7 @@ from penstock.sim.disk import Disk
 from penstock.sim.node import SimBroker
 from penstock.sim.world import World
 
-__all__ = ["Loss", "OlderCopies"]
+__all__ = ["Loss", "OlderCopies", "cut_some", "reached_from", "remembered_of", "unnoticed"]
 
 _SHARE: Final = 0.3
 """The share of seeds that have this fault."""
@@ -39,7 +40,7 @@ _Place: TypeAlias = tuple[str, int]
 
 
 class Loss(NamedTuple):
-    """What a pubend has lost with one older copy."""
+    """What a pubend has lost with one older copy, or one promotion of a standby that lacked commits."""
 
     at_us: int
     pubend: str
@@ -117,12 +118,14 @@ class OlderCopies:
         trade()
         self._world.run_for(self._chance.choice(_SPREAD_MS))
         copy = self._copied(broker)
-        cut = self._cut_some(broker.name)
+        cut = cut_some(self._world, self._chance, {broker.name})
         trade()
         self._world.run_for(self._chance.choice(_SPREAD_MS))
         self._restore(broker, copy)
         restored = self._restored[-1]
-        remembered = self._remembered(restored, clients)
+        # It has forgotten all that it had heard itself.
+        reached = reached_from(self._world, broker.name) - {broker.name}
+        remembered = remembered_of(restored.ticks, clients, reached)
         self._world.run_for(self._chance.choice(_DOWN_MS))
         offset_ms = self._chance.choice(_CLOCKS_MS)
         # Where nobody remembers, a clock that was set back would have ticks used again.
@@ -132,42 +135,7 @@ class OlderCopies:
             self._world.heal(*pair)
         trade()
         self._world.run_for(_AFTER_MS)
-        for loss in self.losses():
-            if loss.at_us == restored.at_us and loss.pubend in remembered and not loss.is_recognised:
-                tick = format_tick(Tick(remembered[loss.pubend]))
-                self.problems.append(f"{loss.pubend} lost {tick}, which was remembered elsewhere, and did not notice")
-
-    def _cut_some(self, name: str) -> list[tuple[str, str]]:
-        """Cut links, of brokers or of clients, but none of this broker with another one."""
-        brokers = self._world.brokers
-        wanted = [pair for pair, link in self._world.links.items() if link.is_wanted and link.is_whole]
-        pairs = [pair for pair in wanted if not (name in pair and pair[0] in brokers)]
-        cut = self._chance.sample(pairs, min(len(pairs), self._chance.randrange(4)))
-        for pair in cut:
-            self._world.cut(*pair, loud=self._chance.random() < 0.7)
-        return cut
-
-    def _remembered(self, restored: _Restored, clients: Iterable[SimClient]) -> dict[str, int]:
-        """By pubend, the last of the lost messages that somebody got at another broker that will be in reach."""
-        reached = self._reached(restored.broker.name)
-        found: dict[str, int] = {}
-        for client in clients:
-            for each in client.deliveries if client.place in reached and not client.is_away else ():
-                if each.tick in restored.ticks.get(each.pubend, ()):
-                    found[each.pubend] = max(each.tick, found.get(each.pubend, 0))
-        return found
-
-    def _reached(self, name: str) -> set[str]:
-        """The brokers to which whole links lead from here, without this one."""
-        reached = {name: None}
-        waiting = [name]
-        for one in waiting:
-            for pair, link in self._world.links.items():
-                other = pair[0] if pair[1] == one else pair[1]
-                if one in pair and other in self._world.brokers and other not in reached and link.is_whole:
-                    reached[other] = None
-                    waiting.append(other)
-        return set(waiting[1:])
+        self.problems += unnoticed([loss for loss in self.losses() if loss.at_us == restored.at_us], remembered)
 
     # --- what was lost
 
@@ -220,6 +188,51 @@ class OlderCopies:
 def _written(broker: SimBroker) -> set[_Place]:
     """The messages that ever were durable at a broker."""
     return {(pubend, tick) for pubend, tick, _ in broker.disk.journal or ()}
+
+
+def cut_some(world: World, chance: Random, spared: AbstractSet[str]) -> list[tuple[str, str]]:
+    """Cut links, of brokers or of clients, but none of the spared brokers with another one; returns which."""
+    wanted = [pair for pair, link in world.links.items() if link.is_wanted and link.is_whole]
+    pairs = [pair for pair in wanted if pair[0] not in world.brokers or not spared & set(pair)]
+    cut = chance.sample(pairs, min(len(pairs), chance.randrange(4)))
+    for pair in cut:
+        world.cut(*pair, loud=chance.random() < 0.7)
+    return cut
+
+
+def reached_from(world: World, name: str) -> set[str]:
+    """The brokers to which whole links lead from this one, itself included."""
+    reached = {name: None}
+    waiting = [name]
+    for one in waiting:
+        for pair, link in world.links.items():
+            other = pair[0] if pair[1] == one else pair[1]
+            if one in pair and other in world.brokers and other not in reached and link.is_whole:
+                reached[other] = None
+                waiting.append(other)
+    return set(reached)
+
+
+def remembered_of(
+    lost: Mapping[str, frozenset[int]], clients: Iterable[SimClient], brokers: Collection[str]
+) -> dict[str, int]:
+    """By pubend, the last of the lost messages that somebody got who is at one of these brokers."""
+    found: dict[str, int] = {}
+    for client in clients:
+        for each in client.deliveries if client.place in brokers and not client.is_away else ():
+            if each.tick in lost.get(each.pubend, ()):
+                found[each.pubend] = max(each.tick, found.get(each.pubend, 0))
+    return found
+
+
+def unnoticed(losses: Iterable[Loss], remembered: Mapping[str, int]) -> list[str]:
+    """Complaints about losses that were not recognised, though somebody remembered."""
+    return [
+        f"{loss.pubend} lost {format_tick(Tick(remembered[loss.pubend]))}, which was remembered elsewhere, "
+        "and did not notice"
+        for loss in losses
+        if loss.pubend in remembered and not loss.is_recognised
+    ]
 
 
 def _guaranteed(broker: SimBroker) -> list[str]:

@@ -259,14 +259,17 @@ class SharedDevice(Device):
             )
             if connection is None:
                 yield sleep(self._clock, _RETRY_US)
-                continue
-            found = yield self._asked(connection, CountCommits(self._store.tenure.home))
-            if isinstance(found, Counted):
-                # Without what was lost, a read would take it for silence.
-                self._check_not_less(found)
-            else:
-                yield from self._give_up()
+            elif self._commits:
+                yield from self._check(connection)
         return self._connection
+
+    def _check(self, connection: Connection) -> Waiting[None]:
+        """Find out whether a server lacks commits: a read would take what was in them for silence."""
+        found = yield self._asked(connection, CountCommits(self._store.tenure.home))
+        if isinstance(found, Counted):
+            self._check_not_less(found)
+        else:
+            yield from self._give_up()
 
     def _asked(self, connection: Connection, transaction: Transaction) -> Promise[Any]:
         """The answer to one question; None if it is not known."""
