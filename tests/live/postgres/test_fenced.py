@@ -152,6 +152,23 @@ def test_a_commit_in_doubt_is_not_repeated_if_it_was_done(pair: list[DatabaseSer
     assert [tick for tick, _ in store.read_part("p", Tick(1), TICK_MAX, bytes_max=100).messages] == [5, 6]
 
 
+def test_a_commit_that_ends_while_its_repetition_waits_for_it_is_done_once(
+    pair: list[DatabaseServer], opener: Opener
+) -> None:
+    primary, standby = pair
+    store = opener.open(primary, standby, answer_ms=4_000)
+    standby.pause()
+    thread, errors = in_thread(lambda: store.commit([Append("p", [(Tick(6), b"y")])]))
+    # Nobody answered in time, so the store has connected again, and does not see yet what was given up.
+    application = store_application(opener.overlay, "b1")
+    where = f"application_name = '{application}' AND wait_event_type = 'Lock'"
+    primary.wait_until(f"SELECT count(*) > 0 FROM pg_stat_activity WHERE {where}")
+    standby.resume()
+    thread.join()
+    assert errors == []
+    assert [tick for tick, _ in store.read_part("p", Tick(1), TICK_MAX, bytes_max=100).messages] == [6]
+
+
 def test_a_commit_whose_wait_for_the_standby_was_cancelled_is_not_over(
     pair: list[DatabaseServer], opener: Opener
 ) -> None:

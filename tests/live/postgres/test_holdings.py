@@ -135,6 +135,18 @@ def test_a_release_of_an_earlier_epoch_changes_nothing(server: DatabaseServer, c
     assert two.renew(epoch, lease_ms=_LONG_MS) == Renewed("")
 
 
+def test_the_same_epoch_of_another_life_is_neither_renewed_nor_released(
+    server: DatabaseServer, candidate: _Candidates
+) -> None:
+    one, two = candidate(server), candidate(server)
+    take(one, "pb1", lease_ms=0)
+    epoch = taken(two, "pb2")
+    # The same one, as if the database had lost that it was given away before.
+    assert one.renew(epoch, lease_ms=_LONG_MS) == Lost()
+    one.release(epoch, to="", lease_ms=_LONG_MS)
+    assert two.look().holder == "pb2"
+
+
 def test_a_release_wakes_the_other_candidates(server: DatabaseServer, candidate: _Candidates) -> None:
     one, two = candidate(server), candidate(server)
     take(one, "pb1")
@@ -254,7 +266,7 @@ def test_an_answer_that_no_standby_has_does_not_count(pair: list[DatabaseServer]
     take(one, "pb1")
     standby.kill()
     with pytest.raises(DatabaseError, match="did not answer within 3000 ms"):
-        impatient.renew(1, lease_ms=_LONG_MS)
+        impatient.want("pb2", lease_ms=_LONG_MS)
     errors: list[DatabaseError] = []
 
     def renew() -> None:
@@ -280,7 +292,8 @@ def test_a_stopped_server_is_given_up(server: DatabaseServer, candidate: _Candid
     try:
         with pytest.raises(DatabaseError, match="did not answer within 3000 ms"):
             one.renew(1, lease_ms=_LONG_MS)
-        with pytest.raises(DatabaseUnreachableError, match="no answer"):
+        # The driver may give up first, after the same time.
+        with pytest.raises(DatabaseUnreachableError, match=r"no answer|timeout expired"):
             one.renew(1, lease_ms=_LONG_MS)
     finally:
         server.resume()

@@ -72,7 +72,7 @@ _MAKE: Final = (
 )
 _LOOK: Final = "SELECT number, commits, latest FROM penstock.stores WHERE overlay = %(overlay)s AND broker = %(broker)s"
 _ENTER: Final = (
-    "SELECT penstock.enter(%(overlay)s, %(broker)s, %(epoch)s, %(life)s, %(commits)s, %(latest)s), "
+    "SELECT penstock.enter(%(overlay)s, %(broker)s, %(epoch)s, %(life)s, %(commits)s, %(latest)s, %(again)s), "
     "current_setting('synchronous_standby_names'), current_setting('synchronous_commit')"
 )
 _PROMISE: Final = "SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit')"
@@ -197,15 +197,15 @@ class FencedConnection:
         self._is_unreplicated = False
         with connection.pipeline():
             connection.execute("BEGIN")
-            before = self._enter(connection)
+            before = self._enter(connection, is_again=False)
             write(connection)
             connection.execute("COMMIT")
             after = connection.execute(_PROMISE)
         self._note_promise(before, after)
 
-    def _enter(self, connection: Connection) -> Cursor:
+    def _enter(self, connection: Connection, *, is_again: bool) -> Cursor:
         """Begin the commit under way, or enter it again; returns what the server promised then."""
-        commit = {"commits": self._commits + 1, "latest": self._latest}
+        commit = {"commits": self._commits + 1, "latest": self._latest, "again": is_again}
         return connection.execute(_ENTER, {**self._names, "epoch": self._epoch, "life": self._life, **commit})
 
     def _prove(self, connection: Connection) -> None:
@@ -219,7 +219,7 @@ class FencedConnection:
             self._is_unreplicated = False
             with connection.pipeline():
                 connection.execute("BEGIN")
-                before = self._enter(connection)
+                before = self._enter(connection, is_again=True)
                 connection.execute("COMMIT")
                 after = connection.execute(_PROMISE)
             self._note_promise(before, after)

@@ -56,13 +56,14 @@ _TAKE: Final = (
 _RENEW: Final = (
     "UPDATE penstock.holdings SET timeline = %(timeline)s, "
     "lease_ms = %(lease_ms)s, lease_until = clock_timestamp() + %(lease_ms)s * interval '1 ms' "
-    "WHERE overlay = %(overlay)s AND broker = %(home)s AND epoch = %(epoch)s "
+    # A database that has lost a take-over gives the same epoch away again.
+    "WHERE overlay = %(overlay)s AND broker = %(home)s AND epoch = %(epoch)s AND life = %(life)s "
     "RETURNING CASE WHEN wanted_until > clock_timestamp() THEN wanted ELSE '' END"
 )
 _RELEASE: Final = (
     "UPDATE penstock.holdings SET holder = '', lease_until = clock_timestamp(), wanted = %(to)s, "
     "wanted_until = clock_timestamp() + %(wanted_ms)s * interval '1 ms' "
-    "WHERE overlay = %(overlay)s AND broker = %(home)s AND epoch = %(epoch)s"
+    "WHERE overlay = %(overlay)s AND broker = %(home)s AND epoch = %(epoch)s AND life = %(life)s"
 )
 _WANT: Final = (
     "UPDATE penstock.holdings SET wanted = %(to)s, "
@@ -157,12 +158,12 @@ class Holdings:
 
     def renew(self, epoch: int, *, lease_ms: int) -> Renewed | Lost:
         """Let the lease of this epoch begin again."""
-        rows = self._ask(_RENEW, epoch=epoch, lease_ms=lease_ms, timeline=self._timeline)
+        rows = self._ask(_RENEW, epoch=epoch, life=self.life, lease_ms=lease_ms, timeline=self._timeline)
         return Renewed(str(rows[0][0])) if rows else Lost()
 
     def release(self, epoch: int, *, to: str, lease_ms: int) -> None:
         """Give the home up, if it is still in this epoch: to a candidate, for whom it is kept a while, or to all."""
-        self._ask(_RELEASE, epoch=epoch, to=to, wanted_ms=_WANTED_LEASES * lease_ms if to else 0)
+        self._ask(_RELEASE, epoch=epoch, life=self.life, to=to, wanted_ms=_WANTED_LEASES * lease_ms if to else 0)
         self._ask(_TELL, channel=self._channel)
 
     def want(self, to: str, *, lease_ms: int) -> None:

@@ -121,7 +121,8 @@ CREATE TABLE penstock.kept (
 
 _ENTER: Final = """
 CREATE FUNCTION penstock.enter(
-    the_overlay text, the_broker text, the_epoch bigint, the_life text, the_commits bigint, the_latest text
+    the_overlay text, the_broker text, the_epoch bigint, the_life text,
+    the_commits bigint, the_latest text, is_again boolean
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM penstock.holdings
@@ -131,7 +132,7 @@ BEGIN
     END IF;
     UPDATE penstock.stores SET commits = the_commits, latest = the_latest
         WHERE overlay = the_overlay AND broker = the_broker
-        AND (commits = the_commits - 1 OR (commits = the_commits AND latest = the_latest));
+        AND CASE WHEN is_again THEN commits = the_commits AND latest = the_latest ELSE commits = the_commits - 1 END;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'commit % does not follow', the_commits USING ERRCODE = 'PS002';
     END IF;
@@ -140,7 +141,8 @@ $$
 """
 """Begins a commit: fails unless the epoch is the caller's, and lets no other begin until the commit has ended.
 
-The commit is the next one, or the latest one again, which proves where it has got to.
+The commit is the next one, or the latest one again, which proves where it has got to. Whoever repeats a commit may wait
+here for the first try to end: if that was done, this one is overtaken, and must write nothing.
 """
 
 # Not by to_regclass(), which may not know yet what was made while somebody waited for the lock.
