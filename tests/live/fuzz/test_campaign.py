@@ -21,7 +21,7 @@ from penstock.system.loop import run
 LIVE = ["--campaign", "live"]
 
 
-def small_plan(blows: Sequence[Blow] = ()) -> RoundPlan:
+def small_plan(blows: Sequence[Blow] = (), *, harm_s: float = 2.0) -> RoundPlan:
     subscriptions = (
         SubscriptionPlan(0, "durable", "all", "latest", "fail", "batch"),
         SubscriptionPlan(1, "stored", "", "earliest", "fail", "get"),
@@ -34,22 +34,29 @@ def small_plan(blows: Sequence[Blow] = ()) -> RoundPlan:
         publishers=(PublisherPlan("p0", "async", ("b1",), (), 50.0, cancels=True),),
         subscribers=(SubscriberPlan("s0", ("b2",), subscriptions, is_sync=False, cancels=True),),
         blows=tuple(blows),
-        harm_s=2.0,
+        harm_s=harm_s,
     )
 
 
 @pytest.mark.live
 def test_a_real_round_with_a_kill_and_a_cut_is_clean_and_leaves_no_process(tmp_path: Path) -> None:
     before = descendants(os.getpid())
-    plan = small_plan(
-        [Blow(0.2, "cut", ("b2", "b1"), 0.2), Blow(0.4, "kill", "b1", 0.0), Blow(0.5, "death", "s0", 0.0)]
-    )
-    played = run(play_round(plan, tmp_path))
-    verdict = judge_round(plan, tmp_path)
-    assert (played.crashes, played.stuck, verdict.faults) == ([], [], [])
-    assert played.blows == {"cut": 1, "kill": 1, "death": 1}
-    assert verdict.counts["acknowledged"] > 0
-    assert verdict.counts["delivered"] >= verdict.counts["acknowledged"]
+    blows = [Blow(0.2, "cut", ("b2", "b1"), 0.2), Blow(0.4, "kill", "b1", 0.0), Blow(0.5, "death", "s0", 0.0)]
+    acknowledged = delivered = 0
+    # On a busy machine the publisher may not even have started when a short round is over.
+    for harm_s in (2.0, 8.0, 32.0):
+        folder = tmp_path / str(harm_s)
+        folder.mkdir()
+        plan = small_plan(blows, harm_s=harm_s)
+        played = run(play_round(plan, folder))
+        verdict = judge_round(plan, folder)
+        assert (played.crashes, played.stuck, verdict.faults) == ([], [], [])
+        assert played.blows == {"cut": 1, "kill": 1, "death": 1}
+        acknowledged, delivered = verdict.counts["acknowledged"], verdict.counts["delivered"]
+        if acknowledged:
+            break
+    assert acknowledged > 0
+    assert delivered >= acknowledged
     assert descendants(os.getpid()).keys() <= before.keys()
 
 
