@@ -185,6 +185,8 @@ class _Seat:
             raise ConfigError(f"{to!r} is no candidate for {self.home.pubend}: {', '.join(self.home.candidates)}")
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, lambda: self._asked().want(to, lease_ms=self.home.lease.lease_ms))
+        # The database's news come to our own connection with the answer, where nobody looks for them.
+        self._candidate.hurry(now_ms=lease_clock_ms())
         self._look.set()
 
     def status(self) -> CandidacyStatus:

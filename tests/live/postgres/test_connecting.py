@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import Event
 
+import psycopg
 import pytest
 
 from penstock.lab.databases import DatabaseServer
@@ -34,7 +35,11 @@ def test_the_primary_is_found_wherever_it_is_named(pair: list[DatabaseServer]) -
             assert connection.info.port == primary.port
 
 
-def test_of_two_primaries_the_one_promoted_last_is_taken(pair: list[DatabaseServer]) -> None:
+def test_of_two_primaries_the_one_promoted_last_is_taken(
+    pair: list[DatabaseServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a busy machine the second server may answer long after the first one.
+    monkeypatch.setattr(connecting, "_OTHERS_S", 10.0)
     primary, standby = pair
     standby.promote()
     for ports in ((primary.port, standby.port), (standby.port, primary.port)):
@@ -118,3 +123,21 @@ def test_who_was_cut_off_for_lateness_is_told_so_even_before_the_timer_has_ended
         with pytest.raises(DatabaseError, match="did not answer within 100 ms"), answer_within(connection, 100):
             connection.execute("SELECT pg_sleep(60)")
         has_seen.set()
+
+
+def test_an_answer_at_the_last_moment_does_not_count_once_the_connection_is_cut(
+    server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_cut = Event()
+
+    def cut(connection: Connection) -> None:
+        shut_down(connection)
+        is_cut.set()
+
+    monkeypatch.setattr(connecting, "shut_down", cut)
+    with connect(server.url, application="a test", answer_ms=10_000) as connection:
+        with pytest.raises(DatabaseError, match="did not answer within 1 ms"), answer_within(connection, 1):
+            # As if the answer had just come.
+            is_cut.wait()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")

@@ -239,8 +239,9 @@ def test_too_few_standbys_hold_a_commit(pair: list[DatabaseServer], opener: Open
 
 
 def test_who_does_not_wait_any_more_ends_a_commit(server: DatabaseServer, opener: Opener) -> None:
-    store = opener.open(server, answer_ms=1_000)
+    store = opener.open(server)
     server.pause()
+    # It is asked as soon as the database has been silent for a second, long before another connection is tried.
     opener.may_wait = False
     try:
         with pytest.raises(StoreFailedError, match="nobody waits any more"):

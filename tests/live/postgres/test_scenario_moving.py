@@ -28,7 +28,7 @@ class Site:
         lines = [f'overlay = "{self._overlay}"', "[brokers.pb1]", f"port = {self._ports[0]}"]
         lines += [f'data = "{data}"', 'pubends = ["quotes"]'] if data else []
         lines += ["[brokers.sb1]", f"port = {self._ports[1]}", "[[links]]", 'between = ["sb1", "pb1"]']
-        lines += ["[pubends.quotes]", 'brokers = ["pb1", "sb1"]', f'data = "{url}"', 'profile = "swift"'] if url else []
+        lines += ["[pubends.quotes]", 'brokers = ["pb1", "sb1"]', f'data = "{url}"'] if url else []
         file = self.folder / "overlay.toml"
         file.write_text("\n".join(lines) + "\n")
         return file

@@ -41,7 +41,8 @@ def test_a_refused_commit_leaves_the_store_as_it_was(server: DatabaseServer, ope
     for _ in range(2):
         with pytest.raises(ChangeRefusedError, match="lease 3 is below the earlier 9"):
             store.commit([Append("p", lease=Tick(3))])
-    assert opener.said == {}
+    # Nothing is tried again, though a busy database may take long.
+    assert opener.said.keys() <= {"the database takes long to answer"}
 
 
 def test_stores_of_several_brokers_in_one_database_do_not_mix(server: DatabaseServer, opener: Opener) -> None:

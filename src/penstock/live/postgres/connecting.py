@@ -246,24 +246,35 @@ def answer_within(connection: Connection, answer_ms: int) -> Iterator[None]:
 
     A server that was stopped, or that waits for its standby, keeps the connection, so no timeout of TCP helps.
     """
-    is_late = threading.Event()
+    lock = threading.Lock()
+    is_over = is_late = False
 
     def give_up() -> None:
-        # First, because whoever waits is told by the cut, and then looks whose it was.
-        is_late.set()
+        nonlocal is_late
+        with lock:
+            if is_over:
+                return
+            # First, because whoever waits is told by the cut, and then looks whose it was.
+            is_late = True
         shut_down(connection)
 
     timer = threading.Timer(answer_ms / 1_000, give_up)
     timer.daemon = True
     timer.start()
+    problem: psycopg.OperationalError | None = None
     try:
         yield
     except psycopg.OperationalError as error:
-        if not is_late.is_set():
-            raise
-        raise DatabaseError(f"the database did not answer within {answer_ms} ms") from error
+        problem = error
     finally:
         timer.cancel()
+        with lock:
+            is_over = True
+    if is_late:
+        # Even if the answer came at the last moment: the connection is cut, and nobody else would be told why.
+        raise DatabaseError(f"the database did not answer within {answer_ms} ms") from problem
+    if problem is not None:
+        raise problem
 
 
 def shut_down(connection: Connection) -> None:
