@@ -761,6 +761,22 @@ def test_a_home_that_claims_to_have_more_than_was_sent_settles_no_more_than_that
     assert publisher.acknowledged == 2
 
 
+def test_what_the_home_has_is_settled_even_if_something_after_it_is_missing() -> None:
+    overlay = line()
+    overlay.syncs = False
+    publisher = Publisher(overlay, "sb", "pb.a")
+    for number in range(4):
+        publisher.publish(number)
+    source = source_of(overlay, publisher)
+    assert source.passage is not None
+    former = source.passage.round
+    overlay.lie("sb", "ib", f.Carried("pb.a", "sb", source.publisher, former, 2, is_broken=True))
+    assert (source.settled, source.passage.round > former) == (2, True)
+    publisher.go_on()
+    assert publisher.acknowledged == 2
+    assert publisher.rewinds[-1].number == 3, "only the others are wanted again"
+
+
 def test_who_leaves_is_forgotten_by_the_door() -> None:
     overlay = line()
     publisher = Publisher(overlay, "sb", "pb.a")

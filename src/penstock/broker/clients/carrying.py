@@ -229,7 +229,10 @@ class Carrying:
             return
         if frame.is_late or frame.round != passage.round:
             return
+        self._note_settled(source, passage, frame.settled)
         if frame.is_broken:
+            # What the home has is settled all the same: rounds that always break at the same place would never end.
+            self._settle(source, now_ms)
             passage.path_bytes = max((passage.path_bytes or source.credit_bytes) // 2, _PATH_BYTES_MIN)
             passage.gained_bytes, passage.path_reason = 0, frame.reason
             is_again, passage.broken_ms = now_ms < passage.broken_ms + _ASK_MS, now_ms
@@ -246,14 +249,16 @@ class Carrying:
             if said != passage.held_back:
                 passage.held_back = said
                 self._note(source, passage)
-        for batch in source.outstanding:
-            if batch.sequence > frame.settled:
-                break
-            batch.is_durable = True
-            self._gain(source, passage, batch.size)
         self._settle(source, now_ms)
         if passage.ask_ms is None and (source.outstanding or frame.reason):
             self._ask_later(source, passage, now_ms)
+
+    def _note_settled(self, source: Source, passage: Passage, settled: int) -> None:
+        for batch in source.outstanding:
+            if batch.sequence > settled:
+                break
+            batch.is_durable = True
+            self._gain(source, passage, batch.size)
 
     def _gain(self, source: Source, passage: Passage, size: int) -> None:
         """More may be on its way, since this much has arrived."""
