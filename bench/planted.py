@@ -1692,6 +1692,24 @@ MUTANTS: Final = (
         campaign="failover",
     ),
     Mutant(
+        "late-answer-revives",
+        "a renewal that is heard after the lease brings a home back that has fallen silent",
+        "broker/candidate.py",
+        "        if self._runs and now_ms >= self.lease_until_ms:\n            # The home may",
+        "        if self._runs and now_ms < 0:\n            # The home may",
+        tests=("tests/broker/test_candidate.py",),
+    ),
+    Mutant(
+        "broken-settles-nothing",
+        "what a home has does not count when it says that something after it is missing",
+        "broker/clients/carrying.py",
+        "        self._note_settled(source, passage, frame.settled)\n        if frame.is_broken:\n",
+        "        if not frame.is_broken:\n"
+        "            self._note_settled(source, passage, frame.settled)\n"
+        "        if frame.is_broken:\n",
+        tests=("tests/broker/clients/test_carrying.py",),
+    ),
+    Mutant(
         "two-announcers",
         "link states of an earlier life of a broker replace those of a later one",
         "broker/neighbours/topology.py",

@@ -86,6 +86,19 @@ def test_a_holder_that_slept_through_its_lease_stops_before_it_asks() -> None:
     assert rest == []
 
 
+def test_an_answer_that_waited_beyond_the_lease_stops_the_home_which_may_have_fallen_silent() -> None:
+    candidate = holder()
+    assert candidate.on_deadline(now_ms=500) == [Renew(3)]
+    # The process is stopped in between, and hears the answer before its timers.
+    (stop,) = candidate.on_answer(Renewed(""), now_ms=2_100, asked_ms=500)
+    assert isinstance(stop, Stop)
+    assert not stop.is_orderly
+    candidate.on_ended(now_ms=2_100)
+    # What it holds by the database it may have again at once, in another epoch.
+    assert candidate.next_deadline() is not None
+    assert candidate.on_deadline(now_ms=2_600) == [Take()]
+
+
 def test_unanswered_renewals_are_repeated_while_the_lease_lasts() -> None:
     candidate = holder()
     assert candidate.on_deadline(now_ms=500) == [Renew(3)]
@@ -130,6 +143,21 @@ def test_a_home_that_failed_is_released_and_left_to_the_others_for_a_lease() -> 
     assert candidate.on_answer(Held("", 3, 0, ""), now_ms=110) == []
     assert candidate.on_deadline(now_ms=2_109) == []
     assert candidate.on_deadline(now_ms=2_110) == [Take()]
+
+
+def test_a_home_that_another_database_gave_to_somebody_else_is_left_alone_for_long() -> None:
+    candidate = holder()
+    candidate.on_ended(now_ms=100, has_failed=True, was_superseded=True)
+    assert candidate.on_deadline(now_ms=100) == [Release(3, "")]
+    candidate.on_answer(Held("", 3, 0, ""), now_ms=110)
+    assert candidate.next_deadline() == 110 + 30 * 2_000
+    # The next time all is well.
+    assert candidate.on_deadline(now_ms=70_000) == [Take()]
+    assert candidate.on_answer(Taken(4), now_ms=70_010) == [Start(4)]
+    candidate.on_ended(now_ms=70_100)
+    candidate.on_deadline(now_ms=70_100)
+    candidate.on_answer(Held("", 4, 0, ""), now_ms=70_110)
+    assert candidate.next_deadline() == 70_110 + 500
 
 
 def test_a_release_that_is_not_answered_is_repeated_until_the_lease_is_over_anyway() -> None:

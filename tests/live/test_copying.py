@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -15,7 +16,7 @@ from penstock.live.copying import Copied, CopyEnd, CopyOrder, copy_store
 from penstock.live.store import StoreDamagedError, StoreLockedError, StoreOwnerError, StoreRefusedError
 from penstock.live.store.checking import check
 from penstock.live.stores import MovableStore
-from penstock.live.transfer import Choice, CopyDiffersError, OnCopy, StoreFigures, survey
+from penstock.live.transfer import Choice, CopyDiffersError, OnCopy, StoreFigures, Transfer, survey
 from penstock.model.tick import Tick
 
 
@@ -26,8 +27,8 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "a"
 
 
-def copied(source: Path, target: Path, *, pubend: str = "", broker: str = "") -> Copied:
-    return copy_store(CopyOrder(CopyEnd(str(source)), CopyEnd(str(target), broker=broker), pubend))
+def copied(source: Path, target: Path, *, pubend: str = "", broker: str = "", again: bool = False) -> Copied:
+    return copy_store(CopyOrder(CopyEnd(str(source)), CopyEnd(str(target), broker=broker), pubend, is_again=again))
 
 
 def test_a_copy_is_a_store_like_the_first(tmp_path: Path, source: Path) -> None:
@@ -96,3 +97,51 @@ def test_a_copy_that_differs_is_thrown_away(tmp_path: Path, source: Path, monkey
     with pytest.raises(CopyDiffersError, match="the copy differs from the store: it has"):
         copied(source, tmp_path / "b")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a"]
+
+
+def moved_from(folder: Path) -> dict[str, str]:
+    """The pubends that were copied from a store, and where to."""
+    with opened(folder) as store:
+        values = store.recovered().values
+    return {name.removeprefix("moved/"): value.decode() for name, value in values.items() if name.startswith("moved/")}
+
+
+def test_a_store_remembers_where_a_pubend_was_copied_to(tmp_path: Path, source: Path) -> None:
+    copied(source, tmp_path / "b", broker="b2", pubend="q")
+    assert moved_from(source) == {"q": f"{tmp_path / 'b'}, broker b2"}
+    with pytest.raises(StoreRefusedError, match=r"pubend q was copied to .*/b, broker b2 before, .* say --again"):
+        copied(source, tmp_path / "c", broker="b3", pubend="q")
+    copied(source, tmp_path / "c", broker="b3", pubend="q", again=True)
+    assert moved_from(source) == {"q": f"{tmp_path / 'c'}, broker b3"}
+    # A copy of everything remembers it, too, unless the pubend is to be served there.
+    copied(source, tmp_path / "whole")
+    assert moved_from(tmp_path / "whole") == moved_from(source)
+    copied(source, tmp_path / "back", again=True)
+    assert moved_from(tmp_path / "back") == {}
+
+
+def test_after_an_interruption_at_the_end_the_same_copy_is_made_again(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: Transfer) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Transfer, "complete", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copied(source, tmp_path / "b", broker="b2", pubend="q")
+    assert moved_from(source) == {"q": f"{tmp_path / 'b'}, broker b2"}, "nobody may serve it here any more"
+    assert list(copied(source, tmp_path / "b", broker="b2", pubend="q").figures.pubends) == ["q"]
+
+
+def test_a_source_is_only_read(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StoreRefusedError, match=r"a/x is inside of .*/a: name a folder elsewhere"):
+        copied(source, source / "x")
+    assert not (source / "x").exists()
+
+    def denied(_: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    with pytest.raises(StoreRefusedError, match="a cannot be read: Permission denied"):
+        copied(source, tmp_path / "b")

@@ -69,6 +69,10 @@ async def holder_of(nodes: dict[str, BrokerNode], *, but: str = "") -> BrokerNod
     return next(node for name, node in nodes.items() if name != but and node.homes.brokers())
 
 
+def candidates_of(nodes: dict[str, BrokerNode]) -> list[BrokerNode]:
+    return [node for node in nodes.values() if node.homes.candidacies()]
+
+
 async def served(node: BrokerNode) -> None:
     """Wait until the broker reaches the pubend."""
     await until(lambda: "orders.home" in node.broker.status().brokers)
@@ -141,6 +145,67 @@ def test_what_a_home_could_not_do_is_told(request: pytest.FixtureRequest) -> Non
         async with running(overlay_of(request.node.name, "postgresql://penstock@127.0.0.1:1/postgres")) as nodes:
             await until(
                 lambda: "no server among 127.0.0.1:1 is a primary" in nodes["pb1"].homes.candidacies()[0].problem
+            )
+
+    run(story())
+
+
+def test_what_a_home_waits_for_when_it_begins_is_told(server: DatabaseServer, request: pytest.FixtureRequest) -> None:
+    async def story() -> None:
+        overlay = overlay_of(request.node.name, server.url)
+        (home,) = overlay.homes.values()
+        database = replace(home.database, replicas_min=1)
+        waiting = replace(home, place=replace(home.place, database=database))
+        async with running(replace(overlay, homes={home.name: waiting})) as nodes:
+            wanted = "the database waits for 0 standbys with each commit, and replicas_min is 1"
+            await until(lambda: wanted in [node.homes.candidacies()[0].problem for node in candidates_of(nodes)])
+
+    run(story())
+
+
+def test_why_a_home_could_not_run_is_told_until_it_runs(server: DatabaseServer, request: pytest.FixtureRequest) -> None:
+    async def story() -> None:
+        overlay = overlay_of(request.node.name, server.url, lease=_SHORT_LEASE)
+        async with running(overlay) as nodes:
+            await holder_of(nodes)
+        server.execute("UPDATE penstock.format SET version = 2")
+        try:
+            async with running(overlay) as nodes:
+                candidates = candidates_of(nodes)
+                # Each has its turn, and asks the database often in between.
+                await until(lambda: all("of format 2" in node.homes.candidacies()[0].problem for node in candidates))
+                server.execute("UPDATE penstock.format SET version = 1")
+                holder = await holder_of(nodes)
+                await until(lambda: not holder.homes.candidacies()[0].problem)
+        finally:
+            server.execute("UPDATE penstock.format SET version = 1")
+
+    run(story())
+
+
+def test_two_databases_do_not_take_a_home_from_each_other_again_and_again(
+    server: DatabaseServer, request: pytest.FixtureRequest
+) -> None:
+    server.execute("CREATE DATABASE another")
+    overlay = overlay_of(request.node.name, server.url)
+    (home,) = overlay.homes.values()
+    url = server.url.replace("/postgres", "/another")
+    other = replace(home, place=replace(home.place, database=Database(url)), candidates=("pb2",))
+    mine = replace(home, candidates=("pb1",))
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            first = replace(overlay, homes={home.name: mine})
+            one = await stack.enter_async_context(BrokerNode(first, "pb1"))
+            await holder_of({"pb1": one})
+            brokers = {**overlay.brokers, "pb1": replace(overlay.brokers["pb1"], port=one.address[1])}
+            second = replace(overlay, brokers=brokers, homes={home.name: other})
+            two = await stack.enter_async_context(BrokerNode(second, "pb2"))
+            await until(
+                lambda: any(
+                    "do all candidates name the same database" in each.homes.candidacies()[0].problem
+                    for each in (one, two)
+                )
             )
 
     run(story())

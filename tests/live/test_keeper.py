@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,6 +19,7 @@ from penstock.live.store import NotAStoreError, StoreFailedError, StoreLockedErr
 from penstock.live.store.database import FILE_NAME
 from penstock.live.store.place import FolderPlace
 from penstock.live.store_worker import KeptRead, LogRead
+from penstock.live.stores import OnWait
 from penstock.model.errors import PenstockError
 from penstock.model.tick import Tick
 
@@ -53,6 +57,38 @@ class Listener:
 def keeper_of(folder: Path, *, bytes_max: int | None = None) -> tuple[Keeper, Listener]:
     listener = Listener()
     return Keeper(FolderPlace(folder, "o", "b1", bytes_max, reserve_bytes=0), listener), listener
+
+
+class Waiting:
+    """A place whose store is never opened."""
+
+    broker = "b1"
+    shown = "nowhere"
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def open(self, on_wait: OnWait) -> NoReturn:
+        try:
+            while True:
+                on_wait("a database waits for its standby")
+                time.sleep(0.01)
+        finally:
+            self.has_ended = True
+
+
+def test_nobody_waits_for_a_store_that_only_waits() -> None:
+    async def scenario() -> None:
+        place, listener = Waiting(), Listener()
+        keeper = Keeper(place, listener)
+        opening = asyncio.create_task(keeper.open(started_ms=7))
+        await until(lambda: listener.full)
+        opening.cancel()
+        await until(opening.done)
+        assert opening.cancelled()
+        await until(lambda: place.has_ended)
+
+    run(scenario())
 
 
 def messages(number: int, first: int, last: int, *, size: int = 10) -> Commit:

@@ -299,4 +299,16 @@ def test_a_pubend_that_was_given_candidates_must_bring_its_log_along() -> None:
         StorageError, match=r"o\.toml:3: pubend b1\.a has candidates now, .* 1,234 bytes .* --pubend b1\.a"
     ):
         check_served(place, FOUND, ["b1.a"])
-    assert check_served(place, replace(FOUND, values={"moved/b1.a": b"1"}), ["b1.a"]) == {"b1.a": 1_234}
+    moved = replace(FOUND, values={"moved/b1.a": b"a database, broker b1.a.home"})
+    assert check_served(place, moved, ["b1.a"]) == {}, "nobody needs to put it back"
+
+
+def test_a_pubend_that_was_copied_elsewhere_is_not_served_from_where_it_was() -> None:
+    place = replace(lone().brokers["b1"], best_effort=(), data=Path("data/b1"), where="o.toml:3")
+    assert "b1.a" in place.pubends
+    moved = replace(FOUND, values={"moved/b1.a": b"a database, broker b1.a.home"})
+    with pytest.raises(
+        StorageError,
+        match=r"o\.toml:3: pubend b1\.a was copied from data/b1 to a database, .* store copy data/b1 NEW --again",
+    ):
+        check_served(place, moved)

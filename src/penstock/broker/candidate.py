@@ -33,6 +33,9 @@ __all__ = [
     "Taken",
 ]
 
+_RIVAL_LEASES: Final = 30
+"""How long a candidate whose home runs elsewhere, by another database, leaves it alone: each change of place may lose
+something, and only an operator can tell which database is the right one."""
 LEASE_MS_MIN: Final = 200
 """The shortest lease: shorter ones would run out while a database is merely busy."""
 
@@ -172,6 +175,8 @@ class Candidate:
         self._is_leaving = False
         self._has_failed = False
         """Whether the home could not be run here the last time."""
+        self._has_rival = False
+        """Whether a later life of the home ran elsewhere, though this candidate held it."""
         self._asked: Question | None = None
         """The question that is not answered yet."""
         self._asked_ms = 0
@@ -229,11 +234,13 @@ class Candidate:
             case Release():
                 return self._on_release(answer, now_ms)
 
-    def on_ended(self, *, now_ms: int, has_failed: bool = False) -> None:
-        """The home that this candidate ran has ended, maybe because it failed."""
+    def on_ended(self, *, now_ms: int, has_failed: bool = False, was_superseded: bool = False) -> None:
+        """The home that this candidate ran has ended, maybe because it failed, or a later life of it runs elsewhere."""
         assert self._state is not _State.AWAY, "no home runs here"
         self._state = _State.AWAY
         self._has_failed = has_failed
+        # If its lease is over, somebody else has taken the home as it should be. Otherwise somebody has another database.
+        self._has_rival = was_superseded and now_ms < self.lease_until_ms
         if now_ms >= self.lease_until_ms:
             self.epoch = 0
         if self.epoch:
@@ -266,6 +273,8 @@ class Candidate:
     def _pause(self, now_ms: int) -> None:
         """Others first: whoever gives a home up, or could not run it, is not the one to take it again at once."""
         pause_ms = self._settings.lease_ms if self._has_failed else 2 * self._settings.poll_ms
+        if self._has_rival:
+            pause_ms = _RIVAL_LEASES * self._settings.lease_ms
         self._paused_until_ms = self._ask_at_ms = now_ms + pause_ms
 
     def _question(self) -> Question:
@@ -295,6 +304,9 @@ class Candidate:
     def _on_renew(self, answer: Answer | None, now_ms: int) -> list[Action]:
         if isinstance(answer, Lost):
             return self._cut_off("somebody else has taken it over")
+        if self._runs and now_ms >= self.lease_until_ms:
+            # The home may have noticed that before, and fallen silent for good: no answer brings it back.
+            return self._cut_off("its lease ran out before the answer came")
         if not isinstance(answer, Renewed):
             self._ask_at_ms = now_ms + self._settings.poll_ms
             return []

@@ -30,7 +30,8 @@ Then both are compared.
 
 A pubend with candidates has a store of its own in the database, of its home: `quotes.home` for the pubend `quotes`.
 `--pubend quotes` moves one pubend of a broker there; histories for traces stay with the broker that recorded them.
-Point the overlay file to the new place afterwards, and never start a broker with the old one again.
+Point the overlay file to the new place afterwards, and never start a broker with the old one again. A store remembers
+which pubends were copied from it with `--pubend`, and where to; brokers refuse to serve them from there.
 
 Examples:
 
@@ -58,6 +59,9 @@ def copy(
     overlay: Annotated[str, typer.Option(metavar="NAME", help="The overlay of the store in the database.")] = "",
     broker: Annotated[str, typer.Option(metavar="NAME", help="The broker of the store in the database.")] = "",
     new_broker: Annotated[str, typer.Option("--for", metavar="NAME", help="The broker that is to have TO.")] = "",
+    again: Annotated[
+        bool, typer.Option("--again", help="Copy also what was copied elsewhere before; that copy must not be used.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Copy the data of a broker that does not run to another folder or database, and compare the two."""
@@ -71,6 +75,7 @@ def copy(
             begin,
             end,
             pubend,
+            is_again=again,
             on_copy=Meter(reporter, "copying"),
             on_compare=Meter(reporter, "comparing"),
             on_wait=_once(reporter.note),

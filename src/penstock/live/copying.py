@@ -1,7 +1,8 @@
 """Opens the two ends of a copy, folders or databases, and takes care that no broker ever opens half a copy.
 
 A folder is made under a temporary name. A database gets a mark first, which brokers refuse, and a copy that begins anew
-finds it and drops what is there.
+finds it and drops what is there. A store from which single pubends are copied bears a mark of each before its copy can
+be used: nobody serves it there any more, and it is copied to no other place by mistake.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.durable import SetValue
 from penstock.live.overlay import Home, is_url
-from penstock.live.store.backups import sync, unfinished
+from penstock.live.store.backups import refuse_inside, sync, unfinished
 from penstock.live.store.errors import StoreRefusedError
 from penstock.live.store.inspecting import FILE_NAME, inspect
 from penstock.live.store.log import LogStore
@@ -70,6 +71,8 @@ class CopyOrder:
     target: CopyEnd
     pubend: str = ""
     """The only pubend to copy; empty for all that the target can have."""
+    is_again: bool = False
+    """Whether to copy also what was copied to another place before: that copy must not be used."""
     on_copy: OnCopy = lambda _done, _total: None
     on_compare: OnCopy = lambda _done, _total: None
     on_wait: OnWait = lambda _reason: None
@@ -95,13 +98,12 @@ def copy_store(order: CopyOrder) -> Copied:
     with _opened_source(order) as (owner, source):
         target_place = _completed(order, owner)
         choice = _choice(order, owner, target_place, source)
+        if choice.pubends and not order.is_again:
+            _check_not_moved(source, target_place, choice)
         if target_place.is_database:
             figures = _into_database(order, target_place, source, choice)
         else:
             figures = _into_folder(order, target_place, source, choice)
-        if choice.pubends:
-            # The broker that has the rest keeps this part, too, and must know that it is served elsewhere.
-            source.commit([SetValue(f"{MOVED}/{pubend}", b"1") for pubend in choice.pubends])
     return Copied(
         replace(order.source, overlay=owner[0], broker=owner[1]), target_place, figures, is_whole=choice.has_kept
     )
@@ -132,8 +134,13 @@ def _opened_source(order: CopyOrder) -> Iterator[tuple[tuple[str, str], MovableS
 
 
 def _owner_of(folder: Path) -> tuple[str, str]:
-    if not folder.is_dir():
-        raise StoreRefusedError(f"there is no folder {folder}")
+    try:
+        # Not is_dir(), which does not say whether we may read it.
+        next(folder.iterdir(), None)
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreRefusedError(f"there is no folder {folder}") from None
+    except OSError as error:
+        raise StoreRefusedError(f"{folder} cannot be read: {error.strerror or error}") from None
     witness = Witness(folder)
     try:
         return check_found(folder, inspect(folder, witness.statement))
@@ -156,7 +163,7 @@ def _choice(order: CopyOrder, owner: tuple[str, str], target: CopyEnd, source: M
     if order.pubend:
         return Choice((order.pubend,))
     if target.broker == owner[1]:
-        return Choice()
+        return Choice(keeps_moved=not order.is_again)
     if len(pubends) != 1:
         raise StoreRefusedError(
             f"broker {owner[1]} has several pubends ({', '.join(pubends) or 'none'}), and {target.broker} is another "
@@ -165,14 +172,33 @@ def _choice(order: CopyOrder, owner: tuple[str, str], target: CopyEnd, source: M
     return Choice(tuple(pubends))
 
 
+def _name_of(place: CopyEnd) -> str:
+    """The store in a place, as the source of a copy remembers it."""
+    return f"{place.shown}, broker {place.broker}"
+
+
+def _check_not_moved(source: MovableStore, target: CopyEnd, choice: Choice) -> None:
+    """Raises ``StoreRefusedError`` if a pubend was copied to another place before: it would be served twice."""
+    values = source.recovered().values
+    for pubend in choice.pubends:
+        moved = values.get(f"{MOVED}/{pubend}")
+        if moved is not None and moved.decode() != _name_of(target):
+            raise StoreRefusedError(
+                f"pubend {pubend} was copied to {moved.decode()} before, and is served there: copy that, or say "
+                "--again if that copy was never used, and never will be"
+            )
+
+
 def _into_folder(order: CopyOrder, place: CopyEnd, source: MovableStore, choice: Choice) -> StoreFigures:
     folder = Path(place.at)
+    if not order.source.is_database:
+        refuse_inside(folder, Path(order.source.at))
     with unfinished(folder, like=folder.parent if folder.parent.exists() else None) as made:
         target = LogStore.open(made.folder, overlay=place.overlay, broker=place.broker, reserve_bytes=0)
         with closing(target):
             # It is synced as a whole before it gets its name.
             target.leave_out_syncs()
-            figures = _fill(order, source, target, choice)
+            figures = _fill(order, source, target, choice, place)
         for name in (FILE_NAME, WITNESS_NAME):
             sync(made.folder / name)
         made.rename()
@@ -192,16 +218,20 @@ def _into_database(order: CopyOrder, place: CopyEnd, source: MovableStore, choic
             )
     # Opened anew: what was erased must not be remembered.
     with closing(database.open(order.on_wait)) as target:
-        return _fill(order, source, target, choice)
+        return _fill(order, source, target, choice, place)
 
 
-def _fill(order: CopyOrder, source: MovableStore, target: MovableStore, choice: Choice) -> StoreFigures:
+def _fill(order: CopyOrder, source: MovableStore, target: MovableStore, choice: Choice, place: CopyEnd) -> StoreFigures:
     transfer = Transfer(source, target, choice, order.on_copy)
     wanted = transfer.run()
     found = survey(target, choice, order.on_compare)
     found.damaged = wanted.damaged
     if found != wanted:
         raise CopyDiffersError(f"the copy differs from the store: {_difference(wanted, found)}; nothing may use it")
+    if choice.pubends:
+        # Before anybody can use the copy. If this process ends in between, the same copy can be made again.
+        where = _name_of(place).encode()
+        source.commit([SetValue(f"{MOVED}/{pubend}", where) for pubend in choice.pubends])
     transfer.complete()
     return wanted
 

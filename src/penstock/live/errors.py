@@ -8,13 +8,22 @@ PenstockError
 │       ├── StorageError     a broker's data folder is missing, or cannot be used
 │       └── TlsError         a certificate, key or authority cannot be used
 └── NodeFailedError          a running broker failed, and had to stop
+    └── SupersededError      a later life of it runs elsewhere
 """
 
 from __future__ import annotations
 
 from penstock.model.errors import MisuseError, PenstockError
 
-__all__ = ["ConfigError", "ExposedError", "NodeFailedError", "RestartError", "StorageError", "TlsError"]
+__all__ = [
+    "ConfigError",
+    "ExposedError",
+    "NodeFailedError",
+    "RestartError",
+    "StorageError",
+    "SupersededError",
+    "TlsError",
+]
 
 
 class ConfigError(MisuseError):
@@ -39,3 +48,7 @@ class TlsError(ConfigError):
 
 class NodeFailedError(PenstockError):
     """A running broker failed, and had to stop."""
+
+
+class SupersededError(NodeFailedError):
+    """A later life of the broker runs elsewhere."""

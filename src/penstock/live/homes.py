@@ -24,7 +24,7 @@ from penstock.broker.candidate import (
     Stop,
     Take,
 )
-from penstock.live.errors import ConfigError, NodeFailedError
+from penstock.live.errors import ConfigError, NodeFailedError, SupersededError
 from penstock.live.overlay import Home, Overlay
 from penstock.live.tenure import Tenure
 from penstock.model.errors import MisuseError, PenstockError
@@ -114,6 +114,8 @@ class _Seat:
         self.home = home
         self.node: BrokerNode | None = None
         """The home, while it runs here."""
+        self._starting: BrokerNode | None = None
+        """The home, while it begins here."""
         self._overlay = overlay.running(home, name)
         self._overlay_name, self._name = overlay.name, name
         self._address: tuple[str, int] | None = None
@@ -123,6 +125,9 @@ class _Seat:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"holder of {home.name}")
         self._holdings: Holdings | None = None
         self._problem = ""
+        """Why the database could not be asked the last time."""
+        self._failure = ""
+        """What was wrong with the home when it ran here the last time, or was to run."""
         self._look: asyncio.Event = asyncio.Event()
         """Set when there may be something to do before the next deadline."""
         self._question: asyncio.Task[None] | None = None
@@ -147,8 +152,9 @@ class _Seat:
         """Have the home take over what has changed in the overlay."""
         try:
             node.apply(self._overlay)
+            self._failure = ""
         except PenstockError as error:
-            self._on_problem(f"the home goes on with an older overlay file: {error}")
+            self._on_failure(f"the home goes on with an older overlay file: {error}")
 
     def _reaching(self, overlay: Overlay) -> Overlay:
         """The overlay with the address at which the home finds the broker that it runs beside."""
@@ -200,8 +206,12 @@ class _Seat:
             wanted=candidate.wanted,
             replicas=-1 if running is None else running.store.get("replicas", -1),
             held_back="" if running is None else running.broker.guaranteed.held_back,
-            problem=self._problem,
+            problem=self._shown_problem(),
         )
+
+    def _shown_problem(self) -> str:
+        waits_for = self._starting.opening_reason if self._starting is not None else ""
+        return waits_for or self._problem or self._failure
 
     # The candidate.
 
@@ -235,8 +245,7 @@ class _Seat:
         try:
             loop = asyncio.get_running_loop()
             asked_ms, answer = await loop.run_in_executor(self._thread, self._answer, question)
-            if self._problem and self.node is None:
-                self._problem = ""
+            self._problem = ""
         except PenstockError as error:
             self._on_problem(str(error))
         self._carry_out(self._candidate.on_answer(answer, now_ms=lease_clock_ms(), asked_ms=asked_ms))
@@ -300,7 +309,7 @@ class _Seat:
 
     async def _live(self, epoch: int) -> None:
         """Run the home until it is told to end, or fails."""
-        problem = ""
+        problem, was_superseded = "", False
         candidate = self._candidate
         assert self._holdings is not None, "the home was taken through it"
         tenure = Tenure(epoch, self._holdings.life, lambda: lease_clock_ms() < candidate.lease_until_ms)
@@ -308,6 +317,9 @@ class _Seat:
         self._note("home-begins", epoch=epoch)
         try:
             await self._run_node(node)
+        except SupersededError as error:
+            problem = f"{error}; do all candidates name the same database?"
+            was_superseded = True
         except (MisuseError, NodeFailedError) as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001 - a bug in a home must not keep the others from taking it
@@ -316,13 +328,14 @@ class _Seat:
         self.node = None
         self._life = None
         if problem:
-            self._on_problem(problem)
+            self._on_failure(problem)
         reason = problem or ("" if self._end is None else self._end.reason)
         self._note("home-ended", epoch=epoch, reason=reason)
-        candidate.on_ended(now_ms=lease_clock_ms(), has_failed=bool(problem))
+        candidate.on_ended(now_ms=lease_clock_ms(), has_failed=bool(problem), was_superseded=was_superseded)
         self._look.set()
 
     async def _run_node(self, node: BrokerNode) -> None:
+        self._starting = node
         starting = asyncio.create_task(node.start(), name=f"start {self.home.name}")
         ending = asyncio.create_task(self._ending.wait())
         failing = asyncio.create_task(node.has_failed.wait())
@@ -333,12 +346,12 @@ class _Seat:
             # Raises if it could not start.
             with suppress(asyncio.CancelledError):
                 await starting
-                self.node = node
-                self._problem = ""
-                # It may have changed while the home was starting.
+                self.node, self._starting = node, None
+                # The overlay may have changed while the home was starting.
                 self._tell(node)
                 await asyncio.wait((ending, failing), return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._starting = None
             ending.cancel()
             failing.cancel()
             await asyncio.gather(ending, failing, return_exceptions=True)
@@ -362,10 +375,16 @@ class _Seat:
         self._finish(Stop(is_orderly=False, reason="the broker has stopped"))
 
     def _on_problem(self, problem: str) -> None:
-        """Note a problem, once."""
+        """Note a problem with the database, once."""
         if problem != self._problem:
             self._problem = problem
             self._note("home-problem", reason=problem)
+
+    def _on_failure(self, failure: str) -> None:
+        """Note a problem with the home, once."""
+        if failure != self._failure:
+            self._failure = failure
+            self._note("home-problem", reason=failure)
 
     def _note(self, event: str, **fields: str | int) -> None:
         log(event, (("broker", self._name), ("home", self.home.name), *fields.items()))

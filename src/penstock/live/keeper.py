@@ -98,6 +98,10 @@ class Keeper:
         self._thread.start()
         try:
             return await self._opened
+        except asyncio.CancelledError:
+            # Nothing was committed: whatever it waits for, nobody else has to.
+            self.abandon()
+            raise
         except BaseException:
             await self.close()
             raise

@@ -25,7 +25,7 @@ from penstock.live.counters import Counters
 from penstock.live.dialler import Diallers
 from penstock.live.endings import Departures, wait_for_ends
 from penstock.live.entrance import Entrance
-from penstock.live.errors import ConfigError, NodeFailedError
+from penstock.live.errors import ConfigError, NodeFailedError, SupersededError
 from penstock.live.homes import Homes
 from penstock.live.listening import exposed_secrets, listen
 from penstock.live.measuring import Measuring
@@ -283,6 +283,11 @@ class BrokerNode:
         return self._entrance.address
 
     @property
+    def opening_reason(self) -> str:
+        """Why its store takes long to open; empty if it does not, or is open."""
+        return self._storage.opening_reason
+
+    @property
     def is_serving(self) -> bool:
         """Whether the node has started and is not shutting down."""
         is_there = self._entrance is not None and (self._entrance.is_open or self._is_home)
@@ -475,7 +480,7 @@ class BrokerNode:
             elif isinstance(effect, Operate):
                 self._shipping.operate(effect)
             elif isinstance(effect, EndLife):
-                self._on_failed(NodeFailedError(f"broker {self.name} had to end: {effect.reason}"))
+                self._on_failed(SupersededError(f"broker {self.name} had to end: {effect.reason}"))
             else:
                 self._storage.carry_out(effect)
         self.turns.end_later()

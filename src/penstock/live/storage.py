@@ -20,6 +20,7 @@ from penstock.live.errors import ConfigError, NodeFailedError, StorageError
 from penstock.live.keeper import Keeper
 from penstock.live.overlay import BrokerPlace, Overlay
 from penstock.live.store import StoreRefusedError
+from penstock.live.store.errors import StoreFencedError, StoreLostError
 from penstock.live.store.place import FolderPlace
 from penstock.live.store_worker import KeptRead, LogRead
 from penstock.live.stores import MOVED, Place
@@ -66,6 +67,8 @@ class Storage:
         self._pace = Pace()
         self._keeper: Keeper | None = None
         self._is_opening = False
+        self.opening_reason = ""
+        """Why the store takes long to open; empty if it does not, or is open."""
         self._watcher: StorageWatcher | None = None
         self._asked: dict[int, asyncio.Future[dict[str, bytes | None]]] = {}
         place = self._store_place(overlay.name, tenure)
@@ -102,6 +105,7 @@ class Storage:
             at = f"{self._place.where}: " if self._place.where else ""
             raise StorageError(f"{at}broker {self._name} cannot use its data: {error}") from error
         self._is_opening = False
+        self.opening_reason = ""
         self._note("store-opened", place=self._keeper.shown, **asdict(opened.recovery))
         if opened.recovery.repaired:
             self._note("store-repaired", reason=opened.recovery.repaired)
@@ -212,6 +216,7 @@ class Storage:
         self._note("store-full", reason=reason)
         if self._is_opening:
             # There is no broker yet that could hold anybody back: a database waits for its standby.
+            self.opening_reason = reason
             return
         self.work(to_the_end=True)
         self._stimulate(lambda broker, now_ms: broker.log_full(reason, now_ms=now_ms))
@@ -237,9 +242,9 @@ class Storage:
     def on_failed(self, error: PenstockError) -> None:
         """The store has failed: only a restart can tell what is durable."""
         self._note("store-error", reason=str(error))
-        failure = NodeFailedError(
-            f"broker {self._name} had to stop: {error}; start it again, what it acknowledged is kept"
-        )
+        # What a database has lost, or somebody else has by now, is not kept here.
+        advice = "" if isinstance(error, StoreLostError | StoreFencedError) else "; what it acknowledged is kept"
+        failure = NodeFailedError(f"broker {self._name} had to stop: {error}; start it again{advice}")
         failure.__cause__ = error
         self._fail(failure)
 
@@ -250,21 +255,33 @@ class Storage:
 def check_served(place: BrokerPlace, recovered: Recovered | None, moved: Collection[str] = ()) -> dict[str, int]:
     """The removed pubends that still have messages in their logs, with sizes in bytes.
 
-    A removed pubend can be put back, and its log continues. Raises for one made best effort, which has no log to serve,
-    and for one that was given candidates (``moved``) without its log: to publishers and subscribers nothing would look
-    unusual, and acknowledged messages would be lost silently.
+    A removed pubend can be put back, and its log continues. Raises for one made best effort, which has no log to serve;
+    for one that was given candidates (``moved``) without its log; and for one that was copied elsewhere and is served
+    here all the same: to publishers and subscribers nothing would look unusual, and acknowledged messages would be lost
+    silently.
     """
     removed: dict[str, int] = {}
     at = f"{place.where}: " if place.where else ""
+    values = recovered.values if recovered is not None else {}
     for name, found in (recovered.pubends if recovered is not None else {}).items():
+        copied = values.get(f"{MOVED}/{name}")
+        if copied is not None and name in place.pubends:
+            raise StorageError(
+                f"{at}pubend {name} was copied from {place.data} to {copied.decode(errors='replace')}, and would be "
+                f"served twice: take it out of the list of broker {place.name}, and give it candidates or that data. "
+                f"If the copy was never used, make a store that has it: 'penstock store copy {place.data} NEW --again'"
+            )
+        if copied is not None:
+            continue
+        if name in moved:
+            raise StorageError(
+                f"{at}pubend {name} has candidates now, and broker {place.name} still has its log of "
+                f"{found.size_bytes:,} bytes and its subscriptions, without which it would begin anew: run 'penstock "
+                f"store copy {place.data} URL --pubend {name}' with the url of its database, or give the one with "
+                "candidates a name of its own"
+            )
         if not found.size_bytes or (name in place.pubends and name not in place.best_effort):
             continue
-        if name in moved and recovered is not None and f"{MOVED}/{name}" not in recovered.values:
-            raise StorageError(
-                f"{at}pubend {name} has candidates now, and broker {place.name} still has {found.size_bytes:,} bytes "
-                f"of its messages, without which it would begin anew: run 'penstock store copy {place.data} URL "
-                f"--pubend {name}' with the url of its database, or give the one with candidates a name of its own"
-            )
         if name in place.best_effort:
             raise StorageError(
                 f"{at}pubend {name} of broker {place.name} is best effort now, and its log still holds "

@@ -45,6 +45,8 @@ class Choice:
 
     pubends: tuple[str, ...] = ()
     """The pubends to copy; empty for everything, histories for traces included."""
+    keeps_moved: bool = True
+    """Whether a copy of everything remembers which pubends were copied elsewhere before, and are not to be served."""
 
     def has_pubend(self, name: str) -> bool:
         """Whether a pubend is copied."""
@@ -52,8 +54,10 @@ class Choice:
 
     def has_value(self, name: str) -> bool:
         """Whether a named value is copied; raises ``StoreRefusedError`` if nothing tells to whom it belongs."""
-        if name == COPYING or name.startswith(f"{MOVED}/"):
+        if name == COPYING:
             return False
+        if name.startswith(f"{MOVED}/"):
+            return self.keeps_moved and not self.pubends
         if not self.pubends:
             return True
         kind, _, rest = name.partition("/")

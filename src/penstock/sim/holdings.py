@@ -15,7 +15,10 @@ from penstock.sim.transactions import ChangeRow, Evict, Look, Looked, Passed, Te
 __all__ = ["Holdings", "store_application"]
 
 _WANTED_LEASES: Final = 3
-"""For how many leases a home is kept for the candidate that is to have it; then it is anybody's."""
+"""For how many leases the wish lasts that a home moves to a candidate.
+
+Once the home is given up, it is kept for that one for a single lease: then it is anybody's, as it may have died.
+"""
 
 
 def store_application(home: str) -> str:
@@ -80,8 +83,8 @@ class Holdings:
         is_reserved = row.wanted_until_ms > looked.now_ms
         is_mine = bool(row.holder) and row.life == self._life
         is_kept_for_me = is_reserved and row.wanted == self._holder
-        # Nor longer than that by our own clock.
-        is_kept = is_reserved and not is_kept_for_me and self._seen_for_ms(row) < _WANTED_LEASES * self._lease.lease_ms
+        # Nor longer than a lease by our own clock.
+        is_kept = is_reserved and not is_kept_for_me and self._seen_for_ms(row) < self._lease.lease_ms
         is_early = self._remaining_ms(looked) + self._place * self._lease.stagger_ms > 0 and not is_kept_for_me
         if is_kept or (not is_mine and (found.holder or is_early)):
             return found
@@ -126,7 +129,7 @@ class Holdings:
         return Renewed(row.wanted if is_reserved else "")
 
     def _release(self, epoch: int, to: str) -> Waiting[Held | None]:
-        for_ms = _WANTED_LEASES * self._lease.lease_ms if to else 0
+        for_ms = self._lease.lease_ms if to else 0
         changed = partial(_released, to=to, for_ms=for_ms, version=self._database.next_serial())
         row = yield from self._ask(ChangeRow(self._home, self._is_held_in(epoch), changed))
         if not isinstance(row, Row | Passed):

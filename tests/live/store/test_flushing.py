@@ -51,3 +51,8 @@ def test_a_disk_that_fails_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "file").write_bytes(b"x")
     with Flusher(tmp_path / "file") as flusher, pytest.raises(BackupError, match="cannot be made durable"):
         wait_for(flusher, FLUSH_PAGES)
+
+
+def test_a_copy_that_somebody_has_removed_ends_it(tmp_path: Path) -> None:
+    with Flusher(tmp_path / "file") as flusher, pytest.raises(BackupError, match="cannot be made durable"):
+        flusher.is_flushing(FLUSH_PAGES)

@@ -152,6 +152,12 @@ def test_a_plain_copy_of_a_killed_store_is_restored_with_its_log(tmp_path: Path)
     assert ticks(tmp_path / "new") == list(range(1, 11))
 
 
+def test_a_backup_is_only_read(backup: Path) -> None:
+    with pytest.raises(StoreRefusedError, match=r"backup/x is inside of .*/backup: name a folder elsewhere"):
+        restored(backup, backup / "x")
+    assert not (backup / "x").exists()
+
+
 def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(StoreRefusedError, match="there is no"):

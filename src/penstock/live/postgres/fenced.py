@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from secrets import token_hex
 from typing import Any, Final, LiteralString
 
@@ -26,7 +26,13 @@ from penstock.live.postgres.connecting import (
 )
 from penstock.live.postgres.errors import DatabaseError
 from penstock.live.postgres.schema import FENCED, OVERTAKEN, make_schema
-from penstock.live.store.errors import StoreFailedError, StoreFencedError, StoreFullError, StoreRefusedError
+from penstock.live.store.errors import (
+    StoreFailedError,
+    StoreFencedError,
+    StoreFullError,
+    StoreLostError,
+    StoreRefusedError,
+)
 from penstock.live.stores import OnWait
 from penstock.live.tenure import Tenure
 
@@ -133,10 +139,18 @@ class FencedConnection:
             self.commit(lambda _: None)
         except (DatabaseError, StoreFailedError, psycopg.Error) as error:
             self.close()
-            raise StoreRefusedError(f"the store in the database cannot be opened: {_said(error)}") from error
+            raise StoreRefusedError(f"the store in the database cannot be opened: {self._explained(error)}") from error
         except BaseException:
             self.close()
             raise
+
+    def _explained(self, error: Exception) -> str:
+        """What has gone wrong; of a database that did not answer, whether it waits for its standby."""
+        self._reason = ""
+        if isinstance(error, DatabaseError):
+            with suppress(DatabaseError, psycopg.Error), closing(self._made()) as connection:
+                self._explain(connection)
+        return self._reason or _said(error)
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -247,7 +261,7 @@ class FencedConnection:
 
     def _check_not_less(self, commits: int) -> None:
         if commits < self._commits:
-            raise StoreFailedError(
+            raise StoreLostError(
                 f"the database has lost commits: it has {max(0, commits)} of this store, which has made {self._commits}"
             )
 

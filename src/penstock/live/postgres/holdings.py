@@ -31,7 +31,10 @@ from penstock.live.postgres.schema import has_schema, make_schema
 __all__ = ["Holdings"]
 
 _WANTED_LEASES: Final = 3
-"""For how many leases a home is kept for the candidate that is to have it; then it is anybody's."""
+"""For how many leases the wish lasts that a home moves to a candidate.
+
+Once the home is given up, it is kept for that one for a single lease: then it is anybody's, as it may have died.
+"""
 
 _MAKE: Final = (
     "INSERT INTO penstock.holdings VALUES (%(overlay)s, %(home)s, 0, '', '', clock_timestamp(), 0, 0, '', 'epoch') "
@@ -140,8 +143,8 @@ class Holdings:
         found = self._held(row)
         is_mine = bool(row.holder) and row.life == self.life
         is_kept_for_me = row.is_reserved and row.wanted == holder
-        # Nor longer than that by our own clock.
-        is_kept = row.is_reserved and not is_kept_for_me and self._seen_for_ms(row) < _WANTED_LEASES * lease_ms
+        # Nor longer than a lease by our own clock.
+        is_kept = row.is_reserved and not is_kept_for_me and self._seen_for_ms(row) < lease_ms
         is_early = self._remaining_ms(row) + place * stagger_ms > 0 and not is_kept_for_me
         if is_kept or (not is_mine and (found.holder or is_early)):
             return found
@@ -163,7 +166,7 @@ class Holdings:
 
     def release(self, epoch: int, *, to: str, lease_ms: int) -> None:
         """Give the home up, if it is still in this epoch: to a candidate, for whom it is kept a while, or to all."""
-        self._ask(_RELEASE, epoch=epoch, life=self.life, to=to, wanted_ms=_WANTED_LEASES * lease_ms if to else 0)
+        self._ask(_RELEASE, epoch=epoch, life=self.life, to=to, wanted_ms=lease_ms if to else 0)
         self._ask(_TELL, channel=self._channel)
 
     def want(self, to: str, *, lease_ms: int) -> None:

@@ -198,5 +198,5 @@ def has_schema(connection: Connection) -> bool:
 def _check_format(connection: Connection) -> None:
     versions = [int(row[0]) for row in connection.execute("SELECT version FROM penstock.format")]
     if versions != [FORMAT]:
-        said = ", ".join(str(each) for each in versions)
+        said = ", ".join(str(each) for each in versions) or "unknown"
         raise StoreVersionError(f"the tables in schema penstock are of format {said}; this version reads {FORMAT}")

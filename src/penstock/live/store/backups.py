@@ -33,6 +33,7 @@ __all__ = [
     "damages",
     "finish",
     "read_note",
+    "refuse_inside",
     "sync",
     "unfinished",
 ]
@@ -113,6 +114,12 @@ def unfinished(target: Path, *, like: Path | None = None) -> Iterator[Unfinished
         # Of the folder that we locked: if it was renamed, nothing has its old name.
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def refuse_inside(target: Path, source: Path) -> None:
+    """Raise ``StoreRefusedError`` if the target lies in the folder that is only to be read."""
+    if target.resolve().is_relative_to(source.resolve()):
+        raise StoreRefusedError(f"{target} is inside of {source}: name a folder elsewhere")
 
 
 def _lock(descriptor: int, folder: Path) -> None:

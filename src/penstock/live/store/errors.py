@@ -16,7 +16,8 @@ PenstockError
 ├── BackupError                 a copy could not be made; the store itself is as it was
 ├── StoreFullError              there is no space: nothing of the commit was written, later ones may work
 └── StoreFailedError            the disk failed: reopening the store tells what is durable
-    └── StoreFencedError        somebody else has taken the store over
+    ├── StoreFencedError        somebody else has taken the store over
+    └── StoreLostError          acknowledged commits are not there any more
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ __all__ = [
     "StoreFencedError",
     "StoreFullError",
     "StoreLockedError",
+    "StoreLostError",
     "StoreOwnerError",
     "StoreRefusedError",
     "StoreVersionError",
@@ -121,3 +123,7 @@ class StoreFailedError(PenstockError):
 
 class StoreFencedError(StoreFailedError):
     """Somebody else has taken the store over: nothing of the last commit was written."""
+
+
+class StoreLostError(StoreFailedError):
+    """Acknowledged commits are not there any more; opening the store anew tells which messages they had."""

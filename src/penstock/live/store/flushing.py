@@ -47,9 +47,13 @@ class Flusher:
         if self._flush is None and abs(pages - self._flushed_pages) >= FLUSH_PAGES:
             # Less than before if the copy had to begin anew.
             self._flushed_pages = pages
-            if self._descriptor < 0:
-                self._descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
-            self._flush = self._thread.submit(_SYNC, self._descriptor)
+            try:
+                if self._descriptor < 0:
+                    self._descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+                self._flush = self._thread.submit(_SYNC, self._descriptor)
+            except (OSError, RuntimeError) as error:
+                # Only the copy suffers: somebody removed it, or there are no descriptors or threads left.
+                raise BackupError(f"{self._file} cannot be made durable: {error}") from error
         if self._flush is None or not self._flush.done():
             return self._flush is not None
         ended, self._flush = self._flush, None

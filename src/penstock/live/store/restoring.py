@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from penstock.live.store.backups import NOTE_NAME, Note, damages, read_note, sync, unfinished
+from penstock.live.store.backups import NOTE_NAME, Note, damages, read_note, refuse_inside, sync, unfinished
 from penstock.live.store.errors import BackupError, StoreLockedError, StoreOwnerError, StoreRefusedError
 from penstock.live.store.inspecting import FILE_NAME, LOG_NAME, UNFINISHED, inspect, refuse_links, size_of
 from penstock.live.store.private import open_private
@@ -69,6 +69,7 @@ def restore(work: Restoring) -> Restored:
     refuse_links(work.backup)
     if not size_of(work.backup / FILE_NAME):
         raise StoreRefusedError(f"there is no backup in {work.backup}")
+    refuse_inside(work.folder, work.backup)
     try:
         with _unused(work.backup):
             if work.folder.is_dir() and any(work.folder.iterdir()):
