@@ -239,7 +239,7 @@ class Candidate:
         assert self._state is not _State.AWAY, "no home runs here"
         self._state = _State.AWAY
         self._has_failed = has_failed
-        # If its lease is over, somebody else has taken the home as it should be. Otherwise somebody has another database.
+        # If its lease is over, somebody else has taken the home as it should be. Otherwise there is another database.
         self._has_rival = was_superseded and now_ms < self.lease_until_ms
         if now_ms >= self.lease_until_ms:
             self.epoch = 0

@@ -189,6 +189,8 @@ class _Seat:
     async def move(self, to: str) -> None:
         if to not in self.home.candidates:
             raise ConfigError(f"{to!r} is no candidate for {self.home.pubend}: {', '.join(self.home.candidates)}")
+        # The connection may be closed and made anew meanwhile; the answer to the next question watches it again.
+        self._unwatch()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, lambda: self._asked().want(to, lease_ms=self.home.lease.lease_ms))
         # The database's news come to our own connection with the answer, where nobody looks for them.
