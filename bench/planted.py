@@ -1681,6 +1681,15 @@ MUTANTS: Final = (
         "            self.lease_until_ms = self._asked_ms + self._settings.lease_ms\n"
         "        self.wanted = answer.wanted\n",
         "            self.lease_until_ms = now_ms + self._settings.lease_ms\n        self.wanted = answer.wanted\n",
+        tests=("tests/broker/test_candidate.py",),
+    ),
+    Mutant(
+        "lease-too-long",
+        "a holder believes in its lease for twice as long as the database does",
+        "broker/candidate.py",
+        "            self.lease_until_ms = self._asked_ms + self._settings.lease_ms\n        self.wanted = answer.wanted\n",
+        "            self.lease_until_ms = self._asked_ms + 2 * self._settings.lease_ms\n"
+        "        self.wanted = answer.wanted\n",
         campaign="failover",
     ),
     Mutant(
