@@ -1687,7 +1687,8 @@ MUTANTS: Final = (
         "lease-too-long",
         "a holder believes in its lease for twice as long as the database does",
         "broker/candidate.py",
-        "            self.lease_until_ms = self._asked_ms + self._settings.lease_ms\n        self.wanted = answer.wanted\n",
+        "            self.lease_until_ms = self._asked_ms + self._settings.lease_ms\n"
+        "        self.wanted = answer.wanted\n",
         "            self.lease_until_ms = self._asked_ms + 2 * self._settings.lease_ms\n"
         "        self.wanted = answer.wanted\n",
         campaign="failover",
