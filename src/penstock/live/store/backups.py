@@ -118,7 +118,7 @@ def unfinished(target: Path, *, like: Path | None = None) -> Iterator[Unfinished
 
 def refuse_inside(target: Path, source: Path) -> None:
     """Raise ``StoreRefusedError`` if the target lies in the folder that is only to be read."""
-    if target.resolve().is_relative_to(source.resolve()):
+    if source.resolve() in target.resolve().parents:
         raise StoreRefusedError(f"{target} is inside of {source}: name a folder elsewhere")
 
 
