@@ -50,10 +50,6 @@ class Model(RuleBasedStateMachine):
         self.logs.setdefault(pubend, {}).update(messages)
         if messages:
             self.lasts[pubend] = tick
-        stamp = self.lasts.get(pubend, 0)
-        for publisher, sequence in sequences.items():
-            before, _ = self.sequences.get((pubend, publisher), (0, 0))
-            self.sequences[pubend, publisher] = max(before, sequence), stamp
         lease = max(self.leases.get(pubend, 0), tick + 3)
         self.leases[pubend] = lease
         return Append(pubend, messages, Tick(lease), sequences)
@@ -65,7 +61,14 @@ class Model(RuleBasedStateMachine):
         value=st.none() | st.binary(max_size=5),
     )
     def commit(self, parts: list[tuple[str, list[tuple[int, bytes]], dict[bytes, int]]], value: bytes | None) -> None:
-        self.store.commit([*(self.appended(*part) for part in parts), SetValue("v", value)])
+        appends = [self.appended(*part) for part in parts]
+        self.store.commit([*appends, SetValue("v", value)])
+        for each in appends:
+            # Without messages of its own, it counts from the last message of the whole commit.
+            tick = each.messages[-1][0] if each.messages else self.lasts.get(each.pubend, 0)
+            for publisher, sequence in each.sequences.items():
+                before, stamp = self.sequences.get((each.pubend, publisher), (0, 0))
+                self.sequences[each.pubend, publisher] = max(before, sequence), max(stamp, tick)
         self.values.pop("v", None)
         if value is not None:
             self.values["v"] = value
