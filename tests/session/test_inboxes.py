@@ -12,6 +12,7 @@ from penstock.session.inboxes import MESSAGES_MAX, Inboxes, Reporting, learn_nam
 from penstock.session.positions import LostTicks
 from penstock.session.received import BestEffortReceived, Received
 from penstock.session.settings import ClientSettings
+from penstock.session.work import Shared
 
 
 def numbers(*inboxes: Inbox) -> bytes:
@@ -397,6 +398,14 @@ def test_a_subscription_to_some_pubends_holds_back_no_acknowledgement_of_others(
     assert inboxes.acknowledge() == Acknowledge(((4, 10),))
     inboxes.on_horizons(Horizons(5, 20), "q")
     assert inboxes.acknowledge() is None, "where it begins there is not known yet"
+
+
+def test_a_member_of_a_group_holds_back_no_acknowledgement_of_other_subscriptions() -> None:
+    inboxes = Inboxes(ClientSettings())
+    begun(inboxes, p=1)
+    inboxes.add(Wanted("TRUE", shared=Shared("g"))).on_subscribed("TRUE", (), ())
+    inboxes.on_horizons(Horizons(4, 10), "p")
+    assert inboxes.acknowledge() == Acknowledge(((4, 10),))
 
 
 # --- single messages that were acknowledged before

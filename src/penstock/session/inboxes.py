@@ -457,7 +457,8 @@ class Inboxes:
         moved, self._moved = self._moved, {}
         if not moved:
             return None
-        plain = [inbox for inbox in self._by_bytes.values() if inbox.receipts is None]
+        # Members of groups have no positions: the pubend keeps what they are done with.
+        plain = [inbox for inbox in self._by_bytes.values() if inbox.receipts is None and inbox.work is None]
         risen: list[tuple[int, int]] = []
         for number, pubend in moved.items():
             wanting = [inbox for inbox in plain if inbox.wanted.wants(pubend)]
