@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 import penstock
@@ -14,9 +15,10 @@ from live.support import place_of, run, until
 from penstock.broker.candidate import LeaseSettings
 from penstock.lab.databases import DatabaseServer, database_folder, missing_reason
 from penstock.live.errors import ConfigError
-from penstock.live.homes import lease_clock_ms
+from penstock.live.homes import Homes, lease_clock_ms
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import BrokerPlace, Database, Home, Overlay, number_for
+from penstock.live.tenure import Tenure
 
 _LEASE = LeaseSettings(lease_ms=20_000)
 """None runs out while a test takes its time, however busy the machine is."""
@@ -179,6 +181,43 @@ def test_why_a_home_could_not_run_is_told_until_it_runs(server: DatabaseServer, 
                 await until(lambda: not holder.homes.candidacies()[0].problem)
         finally:
             server.execute("UPDATE penstock.format SET version = 1")
+
+    run(story())
+
+
+def test_a_candidate_goes_on_asking_after_the_database_has_denied_what_it_needs(
+    server: DatabaseServer, request: pytest.FixtureRequest
+) -> None:
+    server.execute("CREATE ROLE plain LOGIN")
+    server.execute("CREATE DATABASE hardened OWNER plain")
+    own, url = f"{server.url.rpartition('/')[0]}/hardened", server.url.replace("penstock@", "plain@")
+    with psycopg.connect(own, autocommit=True) as hardened:
+        hardened.execute("REVOKE EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) FROM PUBLIC")
+
+        async def story() -> None:
+            async with running(overlay_of(request.node.name, url.replace("/postgres", "/hardened"))) as nodes:
+                candidates = candidates_of(nodes)
+                denied = "permission denied for function pg_walfile_name"
+                await until(lambda: all(denied in node.homes.candidacies()[0].problem for node in candidates))
+                hardened.execute("GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) TO PUBLIC")
+                await holder_of(nodes)
+
+        run(story())
+
+
+def test_a_home_that_cannot_even_be_made_is_given_up_to_others(
+    server: DatabaseServer, request: pytest.FixtureRequest
+) -> None:
+    def broken(overlay: Overlay, name: str, *, tenure: Tenure) -> BrokerNode:
+        raise ConfigError(f"{name} of {overlay.name} cannot be made in epoch {tenure.epoch}")
+
+    async def story() -> None:
+        homes = Homes(overlay_of(request.node.name, server.url, lease=_SHORT_LEASE), "pb1", make=broken)
+        homes.start(("127.0.0.1", 1))
+        await until(lambda: "cannot be made in epoch 1" in homes.candidacies()[0].problem)
+        # The others have their turn, and then it tries again.
+        await until(lambda: "cannot be made in epoch 2" in homes.candidacies()[0].problem)
+        await homes.stop()
 
     run(story())
 

@@ -250,6 +250,9 @@ class _Seat:
             self._problem = ""
         except PenstockError as error:
             self._on_problem(str(error))
+        except Exception as error:  # noqa: BLE001 - a question that nobody answers would be this candidate's last one
+            if self._on_problem(repr(error)):
+                log_bug("home-failed", (("broker", self._name), ("home", self.home.name)), error)
         self._carry_out(self._candidate.on_answer(answer, now_ms=lease_clock_ms(), asked_ms=asked_ms))
         self._watch()
         self._look.set()
@@ -315,10 +318,9 @@ class _Seat:
         candidate = self._candidate
         assert self._holdings is not None, "the home was taken through it"
         tenure = Tenure(epoch, self._holdings.life, lambda: lease_clock_ms() < candidate.lease_until_ms)
-        node = self._make(self._overlay, self.home.name, tenure=tenure)
         self._note("home-begins", epoch=epoch)
         try:
-            await self._run_node(node)
+            await self._run_node(self._make(self._overlay, self.home.name, tenure=tenure))
         except SupersededError as error:
             problem = f"{error}; do all candidates name the same database?"
             was_superseded = True
@@ -376,11 +378,13 @@ class _Seat:
     def _cut_off(self) -> None:
         self._finish(Stop(is_orderly=False, reason="the broker has stopped"))
 
-    def _on_problem(self, problem: str) -> None:
-        """Note a problem with the database, once."""
-        if problem != self._problem:
-            self._problem = problem
-            self._note("home-problem", reason=problem)
+    def _on_problem(self, problem: str) -> bool:
+        """Note a problem with the database, once; returns whether it is a new one."""
+        if problem == self._problem:
+            return False
+        self._problem = problem
+        self._note("home-problem", reason=problem)
+        return True
 
     def _on_failure(self, failure: str) -> None:
         """Note a problem with the home, once."""

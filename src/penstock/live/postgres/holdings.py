@@ -218,10 +218,13 @@ class Holdings:
             raise
         except psycopg.Error as error:
             self.close()
-            raise DatabaseError(f"the database could not say who holds {self._home}: {reason_of(error)}") from error
+            raise self._refused(error) from error
         if self._is_doubtful:
             raise DatabaseError("the database did not wait for its standby, so its answer does not count")
         return rows
+
+    def _refused(self, error: psycopg.Error) -> DatabaseError:
+        return DatabaseError(f"the database could not say who holds {self._home}: {reason_of(error)}")
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
@@ -232,6 +235,9 @@ class Holdings:
             except psycopg.OperationalError as error:
                 connection.close()
                 raise DatabaseUnreachableError(f"the database went away: {reason_of(error)}") from error
+            except psycopg.Error as error:
+                connection.close()
+                raise self._refused(error) from error
             except BaseException:
                 connection.close()
                 raise
