@@ -10,6 +10,13 @@ peer_is_primary() {
     [ "$state" = f ]
 }
 
+# Whether the other one has the data that is here, in a later state: not if it was made anew, without its disk.
+peer_has_ours() {
+    ours=$(LC_ALL=C pg_controldata "$PGDATA" | sed -n 's/^Database system identifier: *//p')
+    theirs=$(psql -h "$PEER" -p "$PEER_PORT" -U penstock -d postgres -AtXc "SELECT system_identifier FROM pg_control_system()")
+    [ "$ours" = "$theirs" ]
+}
+
 # Made beside its place, so that a server that was interrupted meanwhile does not start with half of it. Not under the
 # name SELF: commits would take a copy that is not complete yet for the standby.
 copy_peer() {
@@ -34,6 +41,10 @@ make_first() {
 
 if [ ! -e "$PGDATA/standby.signal" ]; then
     if peer_is_primary; then
+        if [ -e "$PGDATA" ] && ! peer_has_ours; then
+            echo "$PEER has other data than $SELF: stop the wrong one, and remove its data; it copies the other" >&2
+            exit 1
+        fi
         copy_peer
     elif [ ! -e "$PGDATA" ]; then
         if [ "$SELF" = "$FIRST" ]; then

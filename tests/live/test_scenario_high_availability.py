@@ -316,6 +316,37 @@ def test_a_primary_that_was_lost_comes_back_as_the_standby_and_both_may_change_p
         assert ask(promoted, "SELECT count(*) FROM t") == str(count)
 
 
+@pytest.mark.live
+def test_a_server_that_lost_its_disk_does_not_take_the_data_of_the_other_one_with_it(composed: Composed) -> None:
+    def ask(name: str, statement: str) -> str:
+        return composed.execute(name, ["psql", "-U", "penstock", "-d", "penstock", "-AtXc", statement]).stdout.strip()
+
+    def wait_for(name: str, statement: str, answer: str) -> None:
+        while ask(name, statement) != answer:
+            time.sleep(0.05)
+
+    composed.up(*DATABASES)
+    wait_for("db1", WAITS, "db2|sync")
+    assert "INSERT" in ask("db1", "SELECT 1 AS n INTO t; INSERT INTO t VALUES (2)")
+    composed.kill("db1")
+    assert composed.promote("db2").returncode == 0
+    wait_for("db2", WAITS, "db1|sync")
+    for name in DATABASES:
+        composed.kill(name)
+    shutil.rmtree(composed.folder / "db1" / "cluster")
+    # The one without its disk is back first, finds nobody, and begins anew.
+    composed.up("db1")
+    wait_for("db1", "SELECT pg_is_in_recovery()", "f")
+    composed.up("db2")
+    while composed.processes["db2"].is_running and not ask("db2", "SELECT 1"):
+        time.sleep(0.05)
+    assert not composed.processes["db2"].is_running, "it has taken the empty one's data"
+    assert "has other data" in composed.processes["db2"].log
+    composed.kill("db1")
+    composed.up("db2")
+    wait_for("db2", "SELECT count(*) FROM t", "2")
+
+
 def test_the_script_for_promoting_says_how_it_is_called(composed: Composed) -> None:
     called = composed.promote("db3")
     assert called.returncode == 2
