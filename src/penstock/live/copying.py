@@ -210,12 +210,13 @@ def _into_database(order: CopyOrder, place: CopyEnd, source: MovableStore, choic
     database.check(is_source=False)
     with closing(database.open(order.on_wait)) as target:
         recovered = target.recovered()
-        if COPYING in recovered.values:
-            target.erase()
-        elif recovered.pubends or recovered.values or recovered.kept:
+        is_begun = COPYING in recovered.values
+        if not is_begun and (recovered.pubends or recovered.values or recovered.kept):
             raise StoreRefusedError(
                 f"the store of broker {place.broker!r} of overlay {place.overlay!r} in {place.shown} is not empty"
             )
+        # With its mark, also if there is nothing to drop: a broker that comes in between must not begin to use it.
+        target.erase()
     # Opened anew: what was erased must not be remembered.
     with closing(database.open(order.on_wait)) as target:
         return _fill(order, source, target, choice, place)

@@ -9,7 +9,9 @@ from random import Random
 import pytest
 
 from live.transfers import content, fill, opened
+from penstock.broker.commit_queue import Committed
 from penstock.broker.durable import Append, MarkLost, SetValue
+from penstock.broker.effects import Commit
 from penstock.lab.databases import DatabaseServer
 from penstock.live.copying import CopyEnd, CopyOrder, copy_store
 from penstock.live.postgres.movable import MovableDatabasePlace, MovableDatabaseStore
@@ -17,7 +19,7 @@ from penstock.live.postgres.place import DatabasePlace
 from penstock.live.store import StoreFencedError, StoreLockedError, StoreRefusedError
 from penstock.live.store.place import FolderPlace
 from penstock.live.store_worker import Failed, Opened, Report, StoreWorker
-from penstock.live.stores import COPYING
+from penstock.live.stores import COPYING, OnWait
 from penstock.model.tick import TICK_MAX, TICK_MIN, Tick, TickRange
 
 
@@ -123,6 +125,32 @@ def test_no_broker_opens_half_a_copy_and_a_new_one_begins_from_scratch(tmp_path:
     with store_in(url) as store:
         assert content(store) == wanted
         assert COPYING not in store.recovered().values
+
+
+def test_no_broker_opens_a_target_between_the_look_at_it_and_the_copy(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "a") as source:
+        fill(source, Random(2))
+        wanted = content(source)
+    reports: list[Report] = []
+    opens: list[OnWait] = []
+    really_open = MovableDatabasePlace.open
+
+    def between(place: MovableDatabasePlace, on_wait: OnWait) -> MovableDatabaseStore:
+        opens.append(on_wait)
+        if len(opens) == 2:
+            worker = StoreWorker(DatabasePlace(url, "o", "b1"), reports.append)
+            worker.put(Commit(1, (Append("p", [(Tick(2**62), b"acknowledged")]),)))
+            worker.end()
+            worker.run(5)
+        return really_open(place, on_wait)
+
+    monkeypatch.setattr(MovableDatabasePlace, "open", between)
+    copy_store(CopyOrder(CopyEnd(str(tmp_path / "a")), CopyEnd(url)))
+    assert not [each for each in reports if isinstance(each, Opened | Committed)]
+    with store_in(url) as store:
+        assert content(store) == wanted
 
 
 def test_a_copy_that_was_overtaken_ends(tmp_path: Path, url: str) -> None:
