@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -17,7 +18,7 @@ from penstock.broker.effects import Commit, Effect, ReadKept, ReadLog
 from penstock.live.errors import ConfigError, NodeFailedError, StorageError
 from penstock.live.keeper import Keeper
 from penstock.live.node import BrokerNode
-from penstock.live.overlay import Overlay
+from penstock.live.overlay import Database, Overlay
 from penstock.live.serving import serve
 from penstock.live.storage import Stimulus, Storage, check_served
 from penstock.live.store import LogStore
@@ -312,3 +313,17 @@ def test_a_pubend_that_was_copied_elsewhere_is_not_served_from_where_it_was() ->
         match=r"o\.toml:3: pubend b1\.a was copied from data/b1 to a database, .* store copy data/b1 NEW --again",
     ):
         check_served(place, moved)
+
+
+def test_whoever_has_messages_in_a_database_is_told_how_to_copy_them_from_there() -> None:
+    pytest.importorskip("psycopg")
+    database = Database("postgresql://me:secret@db1,db2/penstock")
+    # The folder is for what else a broker keeps.
+    place = replace(lone().brokers["b1"], best_effort=(), data=Path("data/b1"), database=database)
+    moved = replace(FOUND, values={"moved/b1.a": b"/new/b2, broker b2"})
+    from_there = "penstock store copy postgresql://me@db1,db2/penstock NEW --overlay OVERLAY --broker b1 --again"
+    with pytest.raises(StorageError, match=re.escape(from_there)):
+        check_served(place, moved)
+    to_candidates = "store copy postgresql://me@db1,db2/penstock URL --overlay OVERLAY --broker b1 --pubend b1.a"
+    with pytest.raises(StorageError, match=re.escape(to_candidates)):
+        check_served(replace(place, pubends=()), FOUND, ["b1.a"])

@@ -266,18 +266,21 @@ def check_served(place: BrokerPlace, recovered: Recovered | None, moved: Collect
     for name, found in (recovered.pubends if recovered is not None else {}).items():
         copied = values.get(f"{MOVED}/{name}")
         if copied is not None and name in place.pubends:
+            where, owner = _kept_at(place)
             raise StorageError(
-                f"{at}pubend {name} was copied from {place.data} to {copied.decode(errors='replace')}, and would be "
-                f"served twice: take it out of the list of broker {place.name}, and give it candidates or that data. "
-                f"If the copy was never used, make a store that has it: 'penstock store copy {place.data} NEW --again'"
+                f"{at}pubend {name} was copied from {where} to {copied.decode(errors='replace')}, and would be "
+                f"served twice: take it away from broker {place.name}, and have it served from there. "
+                "If the copy was never used, make a store that has it: "
+                f"'penstock store copy {where} NEW{owner} --again'"
             )
         if copied is not None:
             continue
         if name in moved:
+            where, owner = _kept_at(place)
             raise StorageError(
                 f"{at}pubend {name} has candidates now, and broker {place.name} still has its log of "
                 f"{found.size_bytes:,} bytes and its subscriptions, without which it would begin anew: run 'penstock "
-                f"store copy {place.data} URL --pubend {name}' with the url of its database, or give the one with "
+                f"store copy {where} URL{owner} --pubend {name}' with the url of its database, or give the one with "
                 "candidates a name of its own"
             )
         if not found.size_bytes or (name in place.pubends and name not in place.best_effort):
@@ -290,3 +293,13 @@ def check_served(place: BrokerPlace, recovered: Recovered | None, moved: Collect
             )
         removed[name] = found.size_bytes
     return removed
+
+
+def _kept_at(place: BrokerPlace) -> tuple[str, str]:
+    """Where a broker keeps its messages, and the options that say whose they are there, for a command to copy them."""
+    if place.database is None:
+        return str(place.data), ""
+    # Only where it is used: the driver is an extra.
+    from penstock.live.postgres.connecting import shown_url
+
+    return shown_url(place.database.url), f" --overlay OVERLAY --broker {place.name}"
