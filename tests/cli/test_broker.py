@@ -133,3 +133,32 @@ def test_a_mistake_in_the_file_is_named(content: str | None, complaint: str, tmp
 
 def test_the_levels_are_those_of_the_logs() -> None:
     assert tuple(LogLevel) == LEVELS
+
+
+WITHOUT_THE_DRIVER = """
+import importlib.util, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "psycopg":
+            raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
+
+really_find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == "psycopg" else really_find(name, *more)
+sys.meta_path.insert(0, Missing())
+from penstock.cli import main
+sys.exit(main())
+"""
+"""The command where the extra ``postgres`` is not installed."""
+
+
+@pytest.mark.parametrize("data", ["data", "[pubends.q]\nbrokers = ['b1']\ndata"])
+def test_a_broker_without_the_driver_of_its_database_says_what_to_install(tmp_path: Path, data: str) -> None:
+    file = tmp_path / "o.toml"
+    file.write_text(f"overlay = 'o'\n[brokers.b1]\nport = 0\n{data} = 'postgresql://db1/penstock'\n")
+    command = [sys.executable, "-c", WITHOUT_THE_DRIVER, "broker", str(file), "--name", "b1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)  # noqa: PLW1510 - ours
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert "which needs psycopg: pip install 'penstock[postgres]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -78,6 +79,9 @@ class Storage:
     def _store_place(self, overlay: str, tenure: Tenure | None) -> Place | None:
         """Where the broker keeps its data; None if it keeps nothing."""
         database = self._place.database
+        if database is not None and find_spec("psycopg") is None:
+            # A node refuses to start without it, and says what to install.
+            return None
         if database is not None:
             # Only where it is used: the driver is an extra.
             from penstock.live.postgres.place import DatabasePlace
