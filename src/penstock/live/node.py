@@ -116,6 +116,10 @@ class BrokerNode:
         place = self.place
         self.overlay.check(self.name)
         self._tls = TlsState(place.tls, listens=not self._is_home)
+        if place.database is not None and not self._is_home:
+            # Opening a store in a database ends whoever has it: not for a broker that then cannot listen.
+            for each in await listen(place):
+                each.close()
         recovered, self.incarnation = await self._storage.open(started_ms=self.clock.started_ms)
         try:
             moved = [home.pubend for home in self.overlay.candidate_for(self.name)]

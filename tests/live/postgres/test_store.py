@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+import penstock
 from live.postgres.opening import Opener
+from live.support import lone, run
 from penstock.broker.durable import Append, KeepRecord, SetValue
 from penstock.lab.databases import DatabaseServer
+from penstock.live.errors import ConfigError
+from penstock.live.node import BrokerNode
+from penstock.live.overlay import Database
 from penstock.live.store import ChangeRefusedError
 from penstock.model.tick import Tick
 
@@ -52,3 +59,20 @@ def test_stores_of_several_brokers_in_one_database_do_not_mix(server: DatabaseSe
     assert other.recovered().values == {}
     other.commit([Append("p", [(Tick(3), b"y")])])
     assert store.read_part("p", Tick(1), Tick(9), bytes_max=100).messages == [(5, b"x")]
+
+
+def test_a_broker_that_cannot_listen_takes_no_store_away(server: DatabaseServer, opener: Opener) -> None:
+    overlay = replace(lone(), name=opener.overlay)
+    place = replace(overlay.brokers["b1"], port=0, best_effort=(), database=Database(server.url))
+
+    async def story() -> None:
+        async with BrokerNode(replace(overlay, brokers={"b1": place}), "b1") as first:
+            taken = replace(place, port=first.address[1])
+            with pytest.raises(ConfigError, match="Address already in use"):
+                await BrokerNode(replace(overlay, brokers={"b1": taken}), "b1").start()
+            async with penstock.connect("penstock://{}:{}".format(*first.address)) as client:
+                await client.publish({"n": 1})
+                await client.flush()
+            assert first.failure is None
+
+    run(story())
