@@ -321,3 +321,18 @@ def test_a_stopped_server_is_given_up(server: DatabaseServer, candidate: _Candid
     finally:
         server.resume()
     assert reached(lambda: one.renew(epoch, lease_ms=_LONG_MS)) == Renewed("")
+
+
+def test_that_the_database_waits_for_its_standby_is_told(pair: list[DatabaseServer], candidate: _Candidates) -> None:
+    primary, standby = pair
+    holdings = candidate(primary, answer_ms=1_000)
+    taken(holdings, "pb1", lease_ms=_SHORT_MS)
+    standby.kill()
+    errors: list[str] = []
+    while len(errors) < 3:
+        with suppress(DatabaseUnreachableError):
+            try:
+                take(holdings, "pb1")
+            except DatabaseError as error:
+                errors.append(str(error))
+    assert errors[-1] == f"the database at 127.0.0.1:{primary.port} waits for its standby"

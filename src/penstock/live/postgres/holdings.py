@@ -73,6 +73,9 @@ _WANT: Final = (
     "wanted_until = clock_timestamp() + %(wanted_ms)s * interval '1 ms' "
     "WHERE overlay = %(overlay)s AND broker = %(home)s"
 )
+_WAITING: Final = (
+    "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'SyncRep'"
+)
 _TELL: Final = "SELECT pg_notify(%(channel)s, '')"
 _CHANNEL_CHARS_MAX: Final = 63
 
@@ -114,6 +117,8 @@ class Holdings:
         self._timeline = 0
         self._is_doubtful = False
         """Whether the database has warned about the transaction under way."""
+        self._waits = False
+        """Whether somebody waited for a standby when the connection was made."""
         self._seen: tuple[str, float] | None = None
         """The version of the row that was found last, and when it was found first."""
 
@@ -213,9 +218,15 @@ class Holdings:
             with answer_within(connection, self._answer_ms):
                 cursor = connection.execute(sql.SQL(question), {**self._names, **values})
                 rows = cursor.fetchall() if cursor.description else []
-        except DatabaseError:
+        except (DatabaseError, psycopg.errors.LockNotAvailable) as error:
+            place = f"{connection.info.host}:{connection.info.port}" if self._waits else ""
             self.close()
-            raise
+            if self._waits:
+                # An earlier question, which was given up, keeps the row until the standby has it.
+                raise DatabaseError(f"the database at {place} waits for its standby") from error
+            if isinstance(error, DatabaseError):
+                raise
+            raise self._refused(error) from error
         except psycopg.Error as error:
             self.close()
             raise self._refused(error) from error
@@ -258,6 +269,7 @@ class Holdings:
         # Who gives up waiting for the row must not get it later, when nobody is there any more to know of it.
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (str(self._answer_ms * 3 // 4),))
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        self._waits = connection.execute(_WAITING).fetchone() == (True,)
         connection.add_notice_handler(self._on_notice)
         connection.add_notify_handler(_on_notify)
 
