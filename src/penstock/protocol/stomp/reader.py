@@ -114,9 +114,11 @@ class StompReader:
         After that the reader is of no use: where the next frame would begin, nobody knows.
         """
         self._buffer += data
-        while (frame := self._next()) is not None:
-            yield frame
-        self._forget_what_was_read()
+        try:
+            while (frame := self._next()) is not None:
+                yield frame
+        finally:
+            self._forget_what_was_read()
 
     def _next(self) -> StompFrame | None:
         try:
@@ -177,7 +179,8 @@ class StompReader:
             return -1
         buffer = self._buffer
         found = buffer.find(b"\n\n", start, nul)
-        stop = found if found >= 0 else nul
+        # The first of two line feeds may be the second of a blank line with CR.
+        stop = found + 1 if found >= 0 else nul
         # A single byte is found in no time, so that clients without CR pay nothing for the others.
         if self.version is not Version.V1_1 and buffer.find(_CR, start, stop) >= 0:
             with_cr = buffer.find(b"\n\r\n", start, stop)
@@ -307,19 +310,21 @@ class StompReader:
             end = start + self._body_bytes
             is_complete = end < len(buffer)
         if end > start and frame.command not in BODY_COMMANDS and not self._is_body_ignored(frame.command):
-            raise StompError(f"a {frame.command} frame has a body, but only {_BODIES} may have one")
+            raise StompError(f"{frame.command} has a body, but only {_BODIES} may have one", self._length_line(frame))
         if end - start > self._limits.body_bytes_max:
             raise StompError(f"the body is longer than {self._limits.body_bytes_max:,} bytes")
         self._check_size(end + 1)
         if not is_complete:
             return None
         if buffer[end]:
-            length = f"content-length:{frame.headers['content-length']}"
-            raise StompError("the body does not end with a NUL where the content-length says", length)
+            raise StompError("no NUL is where the content-length says that the body ends", self._length_line(frame))
         if end > start and frame.command in BODY_COMMANDS:
             frame.body = bytes(buffer[start:end])
         self._begin_at(end + 1)
         return frame
+
+    def _length_line(self, frame: StompFrame) -> str:
+        return "" if self._body_bytes == _UNKNOWN else f"content-length:{frame.headers['content-length']}"
 
     def _is_body_ignored(self, command: str) -> bool:
         return command == "SUBSCRIBE" and self.version is Version.V1_0

@@ -32,7 +32,7 @@ def encode(frame: StompFrame, version: Version) -> bytes:
     if command not in _COMMANDS:
         raise ValueError(f"{command!r} is no command of STOMP")
     if body and command not in BODY_COMMANDS:
-        raise ValueError(f"a {command} frame has a body of {len(body)} bytes, but only {_BODIES} may have one")
+        raise ValueError(f"{command} has a body of {len(body):,} bytes, but only {_BODIES} may have one")
     if body or "content-length" in headers:
         headers = {**headers, "content-length": str(len(body))}
     lines = _plain_lines(headers) if command in UNESCAPED_COMMANDS else encode_headers(headers, version)
