@@ -37,6 +37,7 @@ _UNKNOWN: Final = -1
 """The length of a body that ends at the first NUL."""
 _LENGTH_DIGITS_MAX: Final = 18
 _LINE_BYTES_SHOWN: Final = 500
+_LARGE_BODY_BYTES: Final = 16 * 1024
 
 
 @dataclass(slots=True, frozen=True)
@@ -319,7 +320,7 @@ class StompReader:
         if buffer[end]:
             raise StompError("no NUL is where the content-length says that the body ends", self._length_line(frame))
         if end > start and frame.command in BODY_COMMANDS:
-            frame.body = bytes(buffer[start:end])
+            frame.body = _copied(buffer, start, end)
         self._begin_at(end + 1)
         return frame
 
@@ -328,6 +329,14 @@ class StompReader:
 
     def _is_body_ignored(self, command: str) -> bool:
         return command == "SUBSCRIBE" and self.version is Version.V1_0
+
+
+def _copied(buffer: bytearray, start: int, end: int) -> bytes:
+    if end - start < _LARGE_BODY_BYTES:
+        return bytes(buffer[start:end])
+    # A slice is a copy of its own: a large body would be in memory three times. For small ones views cost more.
+    with memoryview(buffer) as whole, whole[start:end] as part:
+        return bytes(part)
 
 
 def _pairs(lines: list[str]) -> Iterator[list[str]]:
