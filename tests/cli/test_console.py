@@ -34,6 +34,14 @@ def test_an_interrupt_from_the_keyboard_ends_quietly_with_130(capsys: pytest.Cap
     assert capsys.readouterr() == ("", "")
 
 
+def test_names_between_colons_are_not_taken_for_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    console.note("session:id:7")
+    console.table("t", {"name": "left"}, iter([("a:id:7",)]))
+    out, err = capsys.readouterr()
+    assert "session:id:7" in err
+    assert "a:id:7" in out
+
+
 def test_a_long_message_is_not_broken_into_lines(capsys: pytest.CaptureFixture[str]) -> None:
     exit_code_of(MisuseError("word " * 100 + "end"))
     assert capsys.readouterr().err.count("\n") == 1

@@ -35,7 +35,7 @@ class Console:
     """Prints results and messages, and ends the program."""
 
     def __init__(self) -> None:
-        self.errors: Final = RichConsole(stderr=True, highlight=False, soft_wrap=True)
+        self.errors: Final = RichConsole(stderr=True, highlight=False, soft_wrap=True, emoji=False)
         """Standard error, for messages to people."""
 
     def write(self, text: str) -> None:
@@ -57,9 +57,9 @@ class Console:
             table.add_column(heading, justify="right" if justify == "right" else "left", overflow="fold")
         for row in rows:
             table.add_row(*map(printable, row))
-        printer = RichConsole(highlight=False)
+        printer = RichConsole(highlight=False, emoji=False)
         if not printer.is_terminal:
-            printer = RichConsole(highlight=False, width=_FILE_COLUMNS)
+            printer = RichConsole(highlight=False, width=_FILE_COLUMNS, emoji=False)
         printer.print(table, markup=False)
 
     def note(self, text: str) -> None:
