@@ -316,10 +316,10 @@ class Overlay:
         client.say(f.Hello(f.PROTOCOL_VERSION, "client", name, overlay, credential=token, publisher=publisher))
         return client
 
-    def stranger(self, broker: str) -> TestClient:
+    def stranger(self, broker: str, *, is_movable: bool = True) -> TestClient:
         connection = next(self._numbers)
         client = self.clients[connection] = TestClient(self, connection, broker)
-        self._act(broker, self.brokers[broker].connect(connection, now_ms=self.now_ms))
+        self._act(broker, self.brokers[broker].connect(connection, now_ms=self.now_ms, is_movable=is_movable))
         return client
 
     def leave(self, client: TestClient) -> None:

@@ -130,6 +130,21 @@ def test_no_more_is_taken_once_the_bytes_are_reached() -> None:
     assert len(box.take(101)) == 2
 
 
+def test_control_is_taken_alone_where_there_is_no_room_for_data() -> None:
+    box = outbox()
+    box.push_data(data(100))
+    for number in range(3):
+        box.push_control(Heartbeat(number))
+    had_control = box.has_control
+    assert box.take_control(CONTROL_FRAME_BYTES + 1) == [Heartbeat(0), Heartbeat(1)]
+    assert box.take_control(PLENTY) == [Heartbeat(2)]
+    assert (had_control, box.has_control) == (True, False)
+    assert box.take_control(PLENTY) == []
+    assert box.taken_bytes == 3 * CONTROL_FRAME_BYTES
+    box.check_invariants()
+    assert [frame.size for frame in box.take(PLENTY) if isinstance(frame, Deliver)] == [100]
+
+
 def test_control_counts_towards_the_bytes_that_are_taken() -> None:
     box = outbox()
     box.push_data(data(100))

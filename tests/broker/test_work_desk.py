@@ -197,3 +197,18 @@ def test_a_group_needs_pubends_that_have_a_log() -> None:
     assert [(number, "calls is best effort" in reason) for _, number, reason in client.refusals()] == [(1, True)]
     told = [each for each in client.heard if isinstance(each, f.Subscribed)]
     assert [(each.number, each.pending) for each in told] == [(2, ("nobody",))]
+
+
+def test_who_wants_nothing_makes_the_group_and_is_handed_nothing() -> None:
+    overlay = chain()
+    maker = overlay.client("sb", "maker")
+    maker.say(f.Join(1, "", "g", b"maker", 1, "", 30_000, prefetch=0))
+    overlay.wait(100)
+    overlay.client("pb", "feed").publish({"number": 1}, {"number": 2})
+    overlay.wait(1_000)
+    assert maker.all(f.Subscribed)
+    assert handed(maker) == []
+    worker = overlay.client("sb", "worker")
+    join(worker)
+    overlay.wait(1_000)
+    assert [attempt for _, attempt in handed(worker)] == [1, 1]

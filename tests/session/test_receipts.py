@@ -309,3 +309,19 @@ def test_no_position_passes_an_open_message_and_what_is_said_was_acknowledged(da
         end = len(taken) + 1
         assert receipts.positions({"p": end}, []) == {"p": min(open_ticks, default=end)}
         assert all(receipts.is_kept("p", each) is False or each in done for each in taken)
+
+
+def test_what_is_not_known_to_be_kept_is_told_until_it_is() -> None:
+    receipts = Receipts(is_manual=True)
+    messages = [Received("p", tick, b"") for tick in range(5)]
+    receipts.hold(messages)
+    assert receipts.unkept() == []
+    for tick in (0, 1, 3):
+        receipts.acknowledge(messages[tick])
+    assert receipts.unkept() == [("p", 1), ("p", 3)]
+    receipts.settlings({"p": 0}, now_ms=0)
+    assert receipts.unkept() == [("p", 1), ("p", 3)]
+    receipts.on_settled("p", 1, [3])
+    assert receipts.unkept() == [("p", 1)]
+    receipts.on_settled("p", 2, [])
+    assert receipts.unkept() == []

@@ -41,7 +41,14 @@ class Core:
         return True
 
     def connect(
-        self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
+        self,
+        connection: int,
+        *,
+        now_ms: int,
+        dialled: str = "",
+        certificate: str = "",
+        source: str = "",
+        is_movable: bool = True,
     ) -> list[Effect]:
         self.outboxes[connection] = Outbox(control_bytes_max=1 << 20, data_bytes_max=1 << 20)
         return self.asked_for("connect", connection, dialled, now_ms)

@@ -205,12 +205,22 @@ class Broker:
     # --- stimuli
 
     def connect(
-        self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
+        self,
+        connection: int,
+        *,
+        now_ms: int,
+        dialled: str = "",
+        certificate: str = "",
+        source: str = "",
+        is_movable: bool = True,
     ) -> list[Effect]:
-        """A transport was opened: to the neighbour that was dialled, or from a peer that has yet to say who it is."""
+        """A transport was opened: to the neighbour that was dialled, or from a peer that has yet to say who it is.
+
+        A client that is not movable is never asked to move but by a drain, and then it ends the connection.
+        """
         self._guaranteed.begin_turn(now_ms=now_ms)
         peer = self._connections.open(connection, dialled=dialled, certificate=certificate, now_ms=now_ms)
-        peer.source = source
+        peer.source, peer.is_movable = source, is_movable
         if self._beat_ms is None:
             self._beat_ms = now_ms + self.settings.heartbeat_ms
             self._beat.by(self._beat_ms)

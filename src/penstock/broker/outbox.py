@@ -148,14 +148,9 @@ class Outbox:
             self._tally.data_bytes -= size
             self.taken_bytes += size
             return [only]
-        taken: list[Frame] = []
-        left = bytes_max
-        control = self._control
-        while control and left > 0:
-            said = control.popleft()
-            taken.append(said)
-            left -= _size(said)
-        self.control_bytes -= bytes_max - left
+        before = self.control_bytes
+        taken = self.take_control(bytes_max)
+        left = bytes_max - (before - self.control_bytes)
         data = self._data
         before = left
         while data and left > 0:
@@ -164,6 +159,24 @@ class Outbox:
             left -= frame.size
         self.data_bytes -= before - left
         self._tally.data_bytes -= before - left
+        self.taken_bytes += before - left
+        return taken
+
+    @property
+    def has_control(self) -> bool:
+        """Whether there is anything for ``take_control``."""
+        return bool(self._control)
+
+    def take_control(self, bytes_max: int) -> list[Frame]:
+        """Takes frames of the control lane alone, until this many bytes are reached: where data has no room."""
+        taken: list[Frame] = []
+        left = bytes_max
+        control = self._control
+        while control and left > 0:
+            said = control.popleft()
+            taken.append(said)
+            left -= _size(said)
+        self.control_bytes -= bytes_max - left
         self.taken_bytes += bytes_max - left
         return taken
 

@@ -183,6 +183,8 @@ class Peer:
     name: str = ""
     incarnation: int = 0
     """Which life of a neighbour it is, by its hello."""
+    is_movable: bool = True
+    """Whether a client can go to another broker without its application noticing."""
     said: bool = True
     """Whether anything was queued for it since the last heartbeat was due."""
     challenge: bytes = b""

@@ -21,7 +21,14 @@ class BrokerPort(Protocol):
     """The broker as its shell sees it."""
 
     def connect(
-        self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
+        self,
+        connection: int,
+        *,
+        now_ms: int,
+        dialled: str = "",
+        certificate: str = "",
+        source: str = "",
+        is_movable: bool = True,
     ) -> Sequence[Effect]:
         """A transport was opened."""
 

@@ -111,8 +111,8 @@ class WorkDesk:
             return f"a client cannot be in more than {SEATS_MAX:,} groups"
         if not self._settings.access.is_open and not guest.rule.shares(frame.group):
             return f"client {guest.client} may not join group {frame.group!r}: no durable pattern of its rule fits"
-        if not 1 <= frame.prefetch <= PREFETCH_MAX:
-            return f"prefetch is {frame.prefetch}; it must be 1 to {PREFETCH_MAX:,}"
+        if frame.prefetch > PREFETCH_MAX:
+            return f"prefetch is {frame.prefetch}; it must be 0 to {PREFETCH_MAX:,}"
         logless = [each for each in frame.pubends if not places.get(each, ("", True))[1]]
         if logless:
             return f"pubend {logless[0]} is best effort: it has no log, which a group needs"

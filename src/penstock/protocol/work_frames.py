@@ -111,7 +111,7 @@ class Join(Control, tag="join", frozen=True, array_like=True):
     deliveries_max: Count = 0
     """Also needs a pubend for dead letters, which the operator has chosen."""
     prefetch: Count = 1
-    """How many messages the client wants at a time from each pubend."""
+    """How many messages the client wants at a time from each pubend; 0 to make the group and be handed nothing."""
     pubends: Names = ()
     """The pubends that the group works on; empty for all guaranteed ones."""
     start: PubendTick = LATEST

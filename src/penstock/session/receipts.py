@@ -153,6 +153,13 @@ class Receipts:
         """Whether a pubend has answered that a message does not come again."""
         return self._taken_of(pubend).is_kept(tick)
 
+    def unkept(self) -> list[tuple[str, int]]:
+        """Pubends and ticks of messages that are acknowledged and not known to be kept.
+
+        Not all of them: once these are kept, everything is that was acknowledged so far.
+        """
+        return [(pubend, tick) for pubend, taken in self._taken.items() for tick in taken.unkept()]
+
     def next_settling(self) -> int | None:
         """When to say what is to be kept."""
         return None if self._settle_ms == _NEVER else self._settle_ms
@@ -317,6 +324,10 @@ class _Taken:
 
     def is_kept(self, tick: int) -> bool:
         return tick < self._kept_below or tick in self._kept
+
+    def unkept(self) -> list[int]:
+        below = [self._acknowledged - 1] if self._acknowledged > self._kept_below else []
+        return [*below, *self._fresh, *self._said]
 
     def wait_no_more(self, tick: int) -> None:
         self.awaited[tick] -= 1

@@ -76,7 +76,7 @@ class Member:
     round: int
     """Counts its connections: what it says on earlier ones counts nowhere."""
     prefetch: int
-    """How many messages it wants at a time."""
+    """How many messages it wants at a time; 0 if it has only come to make the group."""
     heard_ms: int
     held: dict[int, Task] = field(default_factory=dict)
     """What it has, by tick."""
@@ -358,7 +358,7 @@ class Group:
         one with it. As long as there are other messages to hand out, half of the members are left for them.
         """
         self._alone = {identity: task for identity, task in self._alone.items() if self._has(identity, task)}
-        present = [each for each in self.members.values() if not each.is_away]
+        present = [each for each in self.members.values() if not each.is_away and each.prefetch]
         free = [each for each in present if each.identity not in self._alone]
         if self.cursor <= self._known:
             # What members had before a restart is not all known yet.

@@ -67,6 +67,19 @@ def test_publishers_and_pinned_clients_stay() -> None:
     assert not orders(pinned)
 
 
+def test_who_cannot_be_moved_is_told_once_to_go() -> None:
+    overlay = star("sb1", "sb2", pubends=("sb1",))
+    fixed = overlay.stranger("sb1", is_movable=False)
+    fixed.say(f.Hello(f.PROTOCOL_VERSION, "client", "statue", ""))
+    assert "cannot be moved" in overlay.brokers["sb1"].migrations.obstacle(fixed.connection)
+    drain(overlay, TO[0])
+    overlay.wait(600)
+    assert [each.broker for each in orders(fixed)] == [TO[0].broker]
+    assert told(overlay).going == 1
+    overlay.leave(fixed)
+    assert (told(overlay).left, told(overlay).going) == (1, 0)
+
+
 def test_nobody_is_let_in_until_it_is_called_off() -> None:
     overlay = hosts()
     drain(overlay, *TO)

@@ -2,7 +2,7 @@
 
 A few clients are asked at a time, each to move to the target with the fewest clients; a client that fails to is asked
 to move to the next one. No new clients are admitted meanwhile. Clients that publish, are pinned or can move nowhere
-stay; the operator is told of them, and decides.
+stay; the operator is told of them, and decides. Clients that speak a protocol without moves are told to go.
 """
 
 from __future__ import annotations
@@ -131,6 +131,10 @@ class Draining:
     def _ask(self, peer: Peer, now_ms: int) -> None:
         connection = peer.connection
         asked = self._asked.get(connection) or _Asked()
+        if not peer.is_movable:
+            if not asked.tries:
+                self._send_away(connection, asked)
+            return
         if self._migrations.obstacle(connection) or asked.tries >= _TRIES_MAX or now_ms < asked.due_ms:
             return
         # A different target each time: the one with the fewest clients first, or the first one named.
@@ -149,6 +153,15 @@ class Draining:
             total=1,
             now_ms=now_ms,
         )
+
+    def _send_away(self, connection: int, asked: _Asked) -> None:
+        """Has a client go that cannot be moved: it notices, and finds its own way back."""
+        target = min(self._targets.values(), key=lambda each: each.clients)
+        self._last_session += 1
+        asked.tries = 1
+        self._asked[connection] = asked
+        self.left_count += 1
+        self._migrations.send_away(connection, broker=target.broker, address=target.address, session=self._last_session)
 
     # --- for the operator
 

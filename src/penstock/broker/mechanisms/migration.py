@@ -95,6 +95,8 @@ class Migrations:
         guest, move = guest_of(peer), self._moves.get(connection)
         if move is not None and not move.is_given_up:
             return f"client {guest.client} is already moving"
+        if not peer.is_movable:
+            return f"client {guest.client} speaks a protocol in which it cannot be moved"
         if guest.is_pinned or guest.client in self.pins:
             return f"client {guest.client} is pinned"
         # Another broker would choose another one.
@@ -120,6 +122,12 @@ class Migrations:
         self._connections.say(peer, Migrate(session, total, broker, address))
         self._connections.record("move-asked", client=client, to=broker, session=session)
         return ""
+
+    def send_away(self, connection: int, *, broker: str, address: str, session: int) -> None:
+        """Tells a client that cannot be moved to end its connection, and where to go."""
+        peer = self._connections.peers[connection]
+        self._connections.say(peer, Migrate(session, 1, broker, address))
+        self._connections.record("sent-away", client=guest_of(peer).client, to=broker)
 
     def pin(self, client: str) -> None:
         """Pins a client to this broker; raises ``MisuseError`` if too many are pinned."""

@@ -183,7 +183,7 @@ class WorkHome:
         problem = group.terms.difference(_terms(frame))
         if problem:
             return [_joined(frame, problem)]
-        prefetch = min(max(frame.prefetch, 1), PREFETCH_MAX)
+        prefetch = min(frame.prefetch, PREFETCH_MAX)
         is_new = group.join(frame.member, frame.host, frame.client, frame.round, prefetch, now_ms=now_ms)
         member = group.members.get(frame.member)
         if member is None:
