@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.(?:toml|py))\n")
 BROKER = re.compile(r"^(?:\.venv/bin/)?(penstock broker .* --name (\w+)) &$")
-PORT = re.compile(r"\b(70\d\d|90\d\d)\b")
+PORT = re.compile(r"\b(70\d\d|90\d\d|6161\d)\b")
 BEGIN = "set -eu\nbrokers=\ntrap 'code=$?; kill $brokers; wait || :; exit $code' EXIT\n"
 STARTED = """{command} >{name}.out 2>{name}.log &
 brokers="$brokers $!"
@@ -98,6 +99,15 @@ def test_the_recipes_do_what_they_say(tmp_path: Path) -> None:
         assert line in done.stdout, done.stdout + done.stderr
     assert "1 dropped" in done.stderr
     assert done.stdout.count("celsius=21.5") == 2
+
+
+@pytest.mark.live
+@pytest.mark.skipif(shutil.which("nc") is None, reason="nc is missing (Debian: netcat-openbsd)")
+def test_the_page_on_stomp_does_what_it_says(tmp_path: Path) -> None:
+    done = run(script_of((ROOT / "docs" / "stomp.md").read_text(encoding="utf-8")), tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in ("CONNECTED\nversion:1.2\n", "receipt-id:r1\n", "receipt-id:r2\n", "\nvolume:500\n\n18.20\n"):
+        assert line in done.stdout, done.stdout + done.stderr
 
 
 def test_the_readme_does_what_it_says(tmp_path: Path) -> None:

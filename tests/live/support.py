@@ -191,7 +191,14 @@ class FakeBroker:
         self.on_receive: Callable[[int, list[Frame]], Sequence[Effect]] = lambda _connection, _frames: []
 
     def connect(
-        self, connection: int, *, now_ms: int, dialled: str = "", certificate: str = "", source: str = ""
+        self,
+        connection: int,
+        *,
+        now_ms: int,
+        dialled: str = "",
+        certificate: str = "",
+        source: str = "",
+        is_movable: bool = True,
     ) -> list[Effect]:
         self.last_ms, self.source = now_ms, source
         self.asked.append(("connect", connection, dialled, certificate))

@@ -17,7 +17,7 @@ from live.support import FakeBroker, FramePeer, place_of, run, until
 from penstock.broker.settings import BrokerSettings
 from penstock.live.connection import Connection
 from penstock.live.counters import Counters
-from penstock.live.entrance import Entrance
+from penstock.live.entrance import Door, Entrance
 from penstock.live.listening import listen
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
@@ -125,7 +125,6 @@ def test_a_limit_of_descriptors_below_that_of_connections_is_noted_once() -> Non
     noted: list[tuple[str, dict[str, Any]]] = []
     entrance = Entrance(
         [],
-        lambda: pytest.fail("nobody has come"),
         None,
         counters=Counters(),
         note=lambda event, **fields: noted.append((event, fields)),
@@ -156,7 +155,7 @@ def test_accepting_pauses_while_the_system_has_no_descriptors(plain: bool) -> No
             return getattr(self._real, name)
 
     async def scenario() -> None:
-        real = await listen(place_of("b1", 1))
+        real = await listen(place_of("b1", 1), 0)
         noted: list[str] = []
         made: list[Connection] = []
         owner = BrokerNode(narrow(), "b1", broker=FakeBroker())
@@ -168,8 +167,7 @@ def test_accepting_pauses_while_the_system_has_no_descriptors(plain: bool) -> No
         owner.broker = FakeBroker()
         exhausted: Any = Exhausted(real[0])
         entrance = Entrance(
-            [exhausted],
-            make,
+            [Door([exhausted], make)],
             None,
             counters=owner.counters,
             note=lambda event, **_: noted.append(event),

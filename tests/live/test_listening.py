@@ -20,14 +20,14 @@ HUSH = "hush"
 
 def test_an_address_that_is_taken_is_named() -> None:
     async def scenario() -> None:
-        (listening,) = await listen(place_of("b1", 1))
+        (listening,) = await listen(place_of("b1", 1), 0)
         with listening:
             port = listening.getsockname()[1]
             place = place_of("b2", 2)
             object.__setattr__(place, "port", port)
             complaint = f"broker b2 cannot listen at 127.0.0.1:{port}: Address already in use"
             with pytest.raises(ConfigError, match=complaint):
-                await listen(place)
+                await listen(place, place.port)
 
     run(scenario())
 
@@ -39,7 +39,7 @@ def test_what_is_no_address_is_named(host: str) -> None:
         object.__setattr__(place, "host", host)
         object.__setattr__(place, "bind", host)
         with pytest.raises(ConfigError, match="not a valid address"):
-            await listen(place)
+            await listen(place, place.port)
 
     run(scenario())
 

@@ -36,6 +36,8 @@ strategy = "bloom"              # or "exact", or "null" for none
 rate = "600KB"                  # bytes per second
 [balancing]                     # any setting of BalancingSettings, for all brokers; [brokers.pb1.balancing] for one
 local_ratio_trigger = 0.1
+[stomp]                         # any setting of StompSettings, for all brokers; [brokers.pb1.stomp] for one
+port = 61613                    # also websocket_port
 [pubends."pb1.a"]               # optional: settings of one pubend, wherever it is hosted
 last_values = "symbol"          # keeps the newest message of each value of this attribute beyond its log
 [pubends.orders]                # a pubend with candidates, see `live/homes_config.py`
@@ -68,7 +70,7 @@ from penstock.congestion import CongestionSettings
 from penstock.live.errors import ConfigError
 from penstock.live.homes_config import REPLICAS_MAX, read_database, with_pubends
 from penstock.live.limiting import with_limit
-from penstock.live.mechanism_config import with_balancing, with_token, with_tracking
+from penstock.live.mechanism_config import with_balancing, with_stomp, with_token, with_tracking
 from penstock.live.overlay import BrokerPlace, Database, Overlay, Security, is_url, number_for
 from penstock.live.shipping.settings import INTERVAL, VISIT, ShipSettings
 from penstock.live.tls import TlsFiles
@@ -114,6 +116,7 @@ def load_overlay(path: Path | str) -> Overlay:
     )
     overlay = with_pubends(overlay, root.named_tables("pubends"), tunables=reading.general)
     overlay = with_balancing(with_tracking(overlay, root, tables), root, tables)
+    overlay = with_stomp(overlay, root, tables)
     overlay = with_limit(with_token(overlay, root), root)
     if not tables:
         raise root.error("brokers", "there is no broker; add a table [brokers.NAME]")
@@ -349,6 +352,10 @@ def _check_dead_letters(overlay: Overlay, defaults: TomlTable, tables: dict[str,
         if pubend and not known[pubend]:
             raise place.error(
                 "dead_letters", f"pubend {pubend!r} is best effort: it has no log, which dead letters need"
+            )
+        if overlay.brokers[name].stomp.deliveries_max and not pubend:
+            raise place.error(
+                "", f"stomp.deliveries_max of broker {name} needs a pubend for dead letters: dead_letters"
             )
 
 

@@ -12,15 +12,14 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any, Final, Protocol, cast
+from typing import Any, ClassVar, Final, Protocol, cast
 
 from penstock.broker.outbox import Outbox
 from penstock.live.counters import Counters
-from penstock.live.slicing import Arrivals
+from penstock.live.dialect import Dialect, Native
 from penstock.live.tls import common_name
 from penstock.live.turns import Pace, Turns
-from penstock.protocol.codec import encode_frame
-from penstock.protocol.frames import Frame, Goodbye, Publish
+from penstock.protocol.frames import Frame, Publish
 
 __all__ = [
     "DRAIN_S",
@@ -44,7 +43,6 @@ DRAIN_S: Final = 5.0
 """How long a closing connection may take to send what is left; then it is cut."""
 LINGER_S: Final = 1.0
 """How long to wait for the peer to close its side after we have closed ours."""
-_REASON_CHARS_MAX: Final = 500
 
 
 class Owner(Protocol):
@@ -75,6 +73,9 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """A transport, and the frames on it."""
 
+    is_movable: ClassVar[bool] = True
+    """Whether a client at the other end can be moved to another broker."""
+
     def __init__(
         self,
         number: int,
@@ -84,6 +85,7 @@ class Connection(asyncio.Protocol):
         drain_s: float = DRAIN_S,
         linger_s: float = LINGER_S,
         clock: Callable[[], float] = monotonic,
+        dialect: Dialect | None = None,
     ) -> None:
         self.number: Final = number
         self.dialled: Final = dialled
@@ -98,7 +100,7 @@ class Connection(asyncio.Protocol):
         self.is_closing = False
         self._owner, self._clock = owner, clock
         self._drain_s, self._linger_s = drain_s, linger_s
-        self._arrivals = Arrivals()
+        self._dialect: Final[Dialect] = dialect if dialect is not None else Native()
         self._pace = Pace()
         self._is_known = False
         self._is_behind = False
@@ -141,13 +143,13 @@ class Connection(asyncio.Protocol):
         self._owner.counters.bytes_in += len(data)
         if self._is_behind:
             # The transport had already read it when it was told to pause.
-            self._arrivals.add(data)
+            self._dialect.add(data)
             return
-        batch = None if self._must_wait or self._pace.is_heavy else self._arrivals.only_batch(data)
+        batch = None if self._must_wait or self._pace.is_heavy else self._dialect.only_batch(data)
         if batch is not None and len(batch.bodies) <= self._pace.weight_max:
             self._publish(batch)
             return
-        self._arrivals.add(data)
+        self._dialect.add(data)
         if self._pace.is_heavy and self._owner.turns.is_spent:
             self._put_off()
         else:
@@ -194,7 +196,7 @@ class Connection(asyncio.Protocol):
         del exc
         is_news = not self.is_closing
         self.is_closing, self._transport = True, None
-        self._arrivals.drop()
+        self._dialect.drop()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -215,7 +217,7 @@ class Connection(asyncio.Protocol):
     def know(self) -> None:
         """Note that the peer has authenticated."""
         self._is_known = True
-        self._arrivals.know()
+        self._dialect.know()
 
     @property
     def is_known(self) -> bool:
@@ -230,12 +232,12 @@ class Connection(asyncio.Protocol):
             return
         self._is_behind = False
         while not self.is_closing:
-            found = self._arrivals.take(pace.weight_max)
+            found = self._dialect.take(pace.weight_max)
             if found.frames:
                 owner.counters.frames_in += len(found.frames)
                 took_s = owner.turns.timed(partial(owner.on_frames, self, found.frames))
                 pace.note(found.weight, took_s, now_s=owner.turns.now_s)
-            elif self._is_known and (unfinished_bytes := self._arrivals.unfinished_bytes):
+            elif self._is_known and (unfinished_bytes := self._dialect.unfinished_bytes):
                 owner.on_progress(self, unfinished_bytes)
             if found.problem and not self.is_closing:
                 self.refuse("protocol", found.problem)
@@ -274,7 +276,7 @@ class Connection(asyncio.Protocol):
             return
         frames = outbox.take(self._water_bytes)
         if frames:
-            data = encode_frame(frames[0]) if len(frames) == 1 else b"".join([encode_frame(frame) for frame in frames])
+            data = self._dialect.encode(frames)
             counters = self._owner.counters
             counters.frames_out += len(frames)
             counters.bytes_out += len(data)
@@ -305,7 +307,7 @@ class Connection(asyncio.Protocol):
             return
         self.is_closing = True
         self._later(self._drain_s, self.abort)
-        self._transport.write(encode_frame(Goodbye(code, reason[:_REASON_CHARS_MAX])))
+        self._transport.write(self._dialect.farewell(code, reason))
         self._say_no_more()
 
     def abort(self) -> None:

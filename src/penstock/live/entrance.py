@@ -15,18 +15,18 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.broker.settings import BrokerSettings
-from penstock.live.connection import Connection
 from penstock.live.counters import Counters
 from penstock.live.descriptors import affordable
+from penstock.live.dialect import native_farewell
 from penstock.live.dialler import DIAL_S_MAX
-from penstock.protocol.codec import encode_frame
-from penstock.protocol.frames import Goodbye
+from penstock.live.websocket import WebSocketProtocol
 from penstock.system.line_limit import LineLimit
 
-__all__ = ["Entrance"]
+__all__ = ["Door", "Entrance"]
 
 _NOTED_EACH: Final = 1_000
 """Of this many connections turned away, the first is logged."""
@@ -36,22 +36,31 @@ _PAUSE_S: Final = 0.5
 """How long accepting pauses when the system has run out of resources."""
 
 
+@dataclass(slots=True, frozen=True)
+class Door:
+    """Sockets on which one dialect is spoken."""
+
+    sockets: Sequence[socket.socket]
+    make: Callable[[], asyncio.BaseProtocol]
+    """Makes what handles one accepted connection."""
+    farewell: Callable[[str, str], bytes] = native_farewell
+    """The bytes that turn somebody away, for a code and a reason."""
+
+
 class Entrance:
-    """The sockets on which a node listens."""
+    """The sockets on which a node listens; the first door has the address by which the node is known."""
 
     def __init__(
         self,
-        sockets: Sequence[socket.socket],
-        make: Callable[[], Connection],
+        doors: Sequence[Door],
         context: ssl.SSLContext | None,
         *,
         counters: Counters,
         note: Callable[..., None],
         pause_s: float = _PAUSE_S,
     ) -> None:
-        self._sockets = list(sockets)
+        self._doors = {each: door for door in doors for each in door.sockets}
         self._address = ("", 0)
-        self._make = make
         self._context = context
         self._counters = counters
         self._note = note
@@ -74,7 +83,7 @@ class Entrance:
     @property
     def is_open(self) -> bool:
         """Whether it accepts connections."""
-        return bool(self._sockets)
+        return bool(self._doors)
 
     @property
     def handshakes(self) -> int:
@@ -83,10 +92,10 @@ class Entrance:
 
     def open(self) -> None:
         """Start to accept connections."""
-        if self._sockets:
-            host, port = self._sockets[0].getsockname()[:2]
-            self._address = str(host), int(port)
-        for each in self._sockets:
+        for each in self._doors:
+            if not self._address[0]:
+                host, port = each.getsockname()[:2]
+                self._address = str(host), int(port)
             self._listen(each)
 
     def limit(self, settings: BrokerSettings) -> None:
@@ -106,10 +115,10 @@ class Entrance:
     async def close(self) -> None:
         """Stop accepting, and cancel all handshakes."""
         loop = asyncio.get_running_loop()
-        for each in self._sockets:
+        for each in self._doors:
             loop.remove_reader(each)
             each.close()
-        self._sockets.clear()
+        self._doors.clear()
         for timer in self._pauses.values():
             timer.cancel()
         coming = list(self._coming)
@@ -135,18 +144,18 @@ class Entrance:
                 self._pauses[listening] = loop.call_later(self._pause_s, self._listen, listening)
                 return
             accepted.settimeout(0.0)
-            self._come(accepted, str(address[0]))
+            self._come(accepted, str(address[0]), self._doors[listening])
 
-    def _come(self, accepted: socket.socket, source: str) -> None:
+    def _come(self, accepted: socket.socket, source: str, door: Door) -> None:
         if self._coming and (len(self._coming) >= self._handshakes_max or not self._has_room()):
             oldest = next(iter(self._coming))
             del self._coming[oldest]
             oldest.cancel()
             self._count("the handshake was the oldest of too many")
         if not self._has_room():
-            self._turn_away(accepted)
+            self._turn_away(accepted, door)
             return
-        task = asyncio.get_running_loop().create_task(self._let_in(accepted, source), name="newcomer")
+        task = asyncio.get_running_loop().create_task(self._let_in(accepted, source, door), name="newcomer")
         self._coming[task] = None
         task.add_done_callback(lambda done: self._on_come(done, accepted))
 
@@ -156,18 +165,32 @@ class Entrance:
             # There may have been no transport yet that would close it.
             accepted.close()
 
-    async def _let_in(self, accepted: socket.socket, source: str) -> None:
+    async def _let_in(self, accepted: socket.socket, source: str, door: Door) -> None:
         # Too slow, or gone: there is nobody to tell.
         with suppress(OSError, TimeoutError):
             try:
-                await asyncio.get_running_loop().connect_accepted_socket(
-                    self._make,
+                _, made = await asyncio.get_running_loop().connect_accepted_socket(
+                    door.make,
                     accepted,
                     ssl=self._context,
                     ssl_handshake_timeout=DIAL_S_MAX if self._context is not None else None,
                 )
             except ssl.SSLError as error:
                 self._note_failed(source, error)
+                return
+            if isinstance(made, WebSocketProtocol):
+                await self._settle(made, source)
+
+    async def _settle(self, made: WebSocketProtocol, source: str) -> None:
+        """Wait for the second handshake of a WebSocket: until then it takes up room as a newcomer."""
+        try:
+            await made.settled.wait()
+        except asyncio.CancelledError:
+            made.abort()
+            raise
+        if made.problem and (left_out := self._failed_lines.left_out("websocket-refused")) is not None:
+            more = {"left_out": left_out} if left_out else {}
+            self._note("websocket-refused", address=source, reason=made.problem, **more)
 
     def _note_failed(self, source: str, error: ssl.SSLError) -> None:
         """Tell the operator of a handshake that failed: wrong certificate, or none, or another protocol."""
@@ -181,11 +204,11 @@ class Entrance:
     def _has_room(self) -> bool:
         return self._counters.open_connections + len(self._coming) < self.room
 
-    def _turn_away(self, accepted: socket.socket) -> None:
+    def _turn_away(self, accepted: socket.socket, door: Door) -> None:
         self._count("there is no room for more connections")
         with accepted, suppress(OSError):
             if self._context is None:
-                accepted.send(encode_frame(Goodbye("full", f"this broker has room for {self.room:,} connections")))
+                accepted.send(door.farewell("full", f"this broker has room for {self.room:,} connections"))
 
     def _count(self, reason: str) -> None:
         # A flood of connections must not flood the log.

@@ -9,7 +9,9 @@ from typing import Final
 
 __all__ = ["needing_server_packages"]
 
-_SERVER_PACKAGES: Final = frozenset({"numpy", "prometheus_client", "rich", "starlette", "typer", "uvicorn"})
+_SERVER_PACKAGES: Final = frozenset(
+    {"numpy", "prometheus_client", "rich", "starlette", "typer", "uvicorn", "websockets"}
+)
 """Packages that ``penstock[server]`` adds to the client; brokers and commands need them."""
 
 

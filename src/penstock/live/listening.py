@@ -22,12 +22,12 @@ _BACKLOG: Final = 1_024
 """Connections that may wait to be accepted: after a broker's restart all its clients reconnect at once."""
 
 
-async def listen(place: BrokerPlace) -> list[socket.socket]:
+async def listen(place: BrokerPlace, port: int) -> list[socket.socket]:
     """Listen on all addresses of the broker's host; raises ``ConfigError`` if one of them is not available."""
     sockets: list[socket.socket] = []
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
-            place.listens_at, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            place.listens_at, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
             made = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
@@ -42,9 +42,7 @@ async def listen(place: BrokerPlace) -> list[socket.socket]:
         reason = os.strerror(number) if number and number > 0 else error
         if not isinstance(error, OSError):
             reason = "not a valid address"
-        raise ConfigError(
-            f"{at}broker {place.name} cannot listen at {place.listens_at}:{place.port}: {reason}"
-        ) from None
+        raise ConfigError(f"{at}broker {place.name} cannot listen at {place.listens_at}:{port}: {reason}") from None
     return sockets
 
 

@@ -1,4 +1,4 @@
-"""Reads the tables of an overlay file that configure the token, balancing and tracking.
+"""Reads the tables of an overlay file that configure the token, balancing, tracking and STOMP.
 
 [token]                         # a token walks over all brokers ([Token] 4.1)
 variant = "swift"               # or "paper"
@@ -16,6 +16,8 @@ is_on = false                   # this broker does not take part
 strategy = "bloom"              # or "exact", or "null" for none
 efpp = 1e-5                     # or any other field of `TrackingSettings`
 shape = { m = 65536, n = 2521, k = 16 }    # bits, capacity and hashes of the filters; chosen by default
+[stomp]                         # for all brokers; in [brokers.NAME.stomp] for one
+port = 61613                    # or any other field of `StompSettings`
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ from penstock.live.settings_tables import read_settings, with_settings
 from penstock.live.shipping.settings import VISIT
 from penstock.live.toml_table import TomlTable
 from penstock.model.errors import MisuseError
+from penstock.stomp.settings import StompSettings
 from penstock.token.settings import SWIFT, Plan, TokenError
 from penstock.tracking.settings import TrackingSettings
 from penstock.tracking.sizing import FilterShape
 
-__all__ = ["read_balancing", "read_tracking", "with_balancing", "with_token", "with_tracking"]
+__all__ = ["read_balancing", "read_tracking", "with_balancing", "with_stomp", "with_token", "with_tracking"]
 
 
 def with_token(overlay: Overlay, root: TomlTable) -> Overlay:
@@ -78,6 +81,13 @@ def with_tracking(overlay: Overlay, root: TomlTable, tables: Mapping[str, TomlTa
 def read_tracking(general: TomlTable, own: TomlTable) -> TrackingSettings:
     """Tracking settings of one broker, from the general table and its own; raises ``ConfigError``."""
     return read_settings(TrackingSettings, general, own, readers={"shape": _shape})
+
+
+def with_stomp(overlay: Overlay, root: TomlTable, tables: Mapping[str, TomlTable]) -> Overlay:
+    """The overlay with the STOMP settings of its file; ``tables`` are the tables of its brokers."""
+    return with_settings(
+        overlay, root, tables, "stomp", lambda general, own: read_settings(StompSettings, general, own)
+    )
 
 
 def _shape(table: TomlTable, key: str) -> FilterShape | None:

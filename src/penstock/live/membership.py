@@ -145,6 +145,9 @@ def _obstacles(name: str, before: Overlay, after: Overlay, port: int) -> Iterato
     for key in ("listens_at", "admin_host", "admin_port", "data", "database", "data_bytes_max"):
         if getattr(old, key) != getattr(new, key):
             yield f"{key} ({getattr(old, key)} to {getattr(new, key)})"
+    for key in ("port", "websocket_port"):
+        if getattr(old.stomp, key) != getattr(new.stomp, key):
+            yield f"stomp {key} ({getattr(old.stomp, key)} to {getattr(new.stomp, key)})"
     if (old.tls is None) != (new.tls is None):
         yield "TLS on or off"
     elif before.security.mutual != after.security.mutual:

@@ -24,7 +24,7 @@ from penstock.live.connection import Connection
 from penstock.live.counters import Counters
 from penstock.live.dialler import Diallers
 from penstock.live.endings import Departures, wait_for_ends
-from penstock.live.entrance import Entrance
+from penstock.live.entrance import Door, Entrance
 from penstock.live.errors import ConfigError, NodeFailedError, SupersededError
 from penstock.live.homes import Homes
 from penstock.live.listening import exposed_secrets, listen
@@ -33,11 +33,15 @@ from penstock.live.membership import OverlayChange, TlsState, change_for, read_a
 from penstock.live.node_status import NodeStatus
 from penstock.live.overlay import Overlay
 from penstock.live.shipping.service import Shipping
+from penstock.live.stomp_connection import StompConnection, StompDialect, stomp_farewell
 from penstock.live.storage import Stimulus, Storage, check_served
 from penstock.live.tenure import Tenure
 from penstock.live.turns import Turns, Worker
+from penstock.live.websocket import WebSocketProtocol, WebSocketSettings, require_websockets
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame
+from penstock.protocol.stomp import StompLimits
+from penstock.stomp import Rendering, StompPeer
 from penstock.system.clock import Clock
 from penstock.system.line_limit import LineLimit
 from penstock.system.logs import log, log_bug
@@ -49,6 +53,8 @@ __all__ = ["BrokerNode"]
 
 _AFTER_BUG_S: Final = 0.1
 """How long deadlines wait after a bug in handling one."""
+_IDENTITY_BYTES: Final = 16
+_SUBPROTOCOLS: Final = ("v12.stomp", "v11.stomp", "v10.stomp")
 _BY_STRANGERS: Final = frozenset({"client-refused"})
 """Records that anybody who reaches the port can cause, as often as they like."""
 
@@ -97,6 +103,8 @@ class BrokerNode:
         self._stranger_lines = LineLimit()
         self._last_number = 0
         self._entrance: Entrance | None = None
+        self._rendering = Rendering()
+        """The messages that STOMP clients got last."""
         self._diallers = Diallers(self._make, on_failed=self._on_dial_failed, rng=self._rng)
         self._tls = TlsState(None)
         self._timer: asyncio.TimerHandle | None = None
@@ -118,7 +126,7 @@ class BrokerNode:
         self._tls = TlsState(place.tls, listens=not self._is_home)
         if place.database is not None and not self._is_home:
             # Opening a store in a database ends whoever has it: not for a broker that then cannot listen.
-            for each in await listen(place):
+            for each in await listen(place, place.port):
                 each.close()
         recovered, self.incarnation = await self._storage.open(started_ms=self.clock.started_ms)
         try:
@@ -135,8 +143,7 @@ class BrokerNode:
                 beside=self.homes if self.overlay.candidate_for(self.name) else None,
             )
             self._entrance = Entrance(
-                [] if self._is_home else await listen(place),
-                self._make,
+                [] if self._is_home else await self._doors(),
                 self._tls.serving,
                 counters=self.counters,
                 note=self._note,
@@ -147,7 +154,13 @@ class BrokerNode:
             await self._shipping.stop()
             await self._storage.close()
             raise
-        self._note("started", address="{}:{}".format(*self.address), incarnation=self.incarnation)
+        doors = {"stomp": place.stomp.port, "stomp_websocket": place.stomp.websocket_port}
+        self._note(
+            "started",
+            address="{}:{}".format(*self.address),
+            incarnation=self.incarnation,
+            **{name: port for name, port in doors.items() if port and not self._is_home},
+        )
         for event, fields in exposed_secrets(self.overlay, place):
             self._note(event, **fields)
         await self._start_admin()
@@ -337,6 +350,7 @@ class BrokerNode:
             dialled=connection.dialled,
             certificate=connection.certificate,
             source=connection.source,
+            is_movable=connection.is_movable,
         )
         connection.outbox = self.broker.outbox(number)
         self._dispatch(effects)
@@ -446,9 +460,45 @@ class BrokerNode:
             raise
         self._admin = admin
 
+    async def _doors(self) -> list[Door]:
+        """Listen on all ports of the broker."""
+        place = self.place
+        doors = [Door(await listen(place, place.port), self._make)]
+        try:
+            if place.stomp.port:
+                doors.append(Door(await listen(place, place.stomp.port), self._make_stomp, stomp_farewell))
+            if place.stomp.websocket_port:
+                require_websockets(f"broker {self.name}")
+                sockets = await listen(place, place.stomp.websocket_port)
+                doors.append(Door(sockets, self._make_websocket, lambda _code, _reason: b""))
+        except BaseException:
+            for door in doors:
+                for each in door.sockets:
+                    each.close()
+            raise
+        return doors
+
     def _make(self, dialled: str = "") -> Connection:
         self._last_number += 1
         return Connection(self._last_number, self, dialled=dialled)
+
+    def _make_stomp(self) -> StompConnection:
+        self._last_number += 1
+        settings = self.place.stomp
+        peer = StompPeer(
+            settings,
+            self._rendering,
+            identity=self._rng.randbytes(_IDENTITY_BYTES),
+            dead_letters=self.overlay.settings_for(self.name).dead_letters,
+        )
+        limits = StompLimits(headers_max=settings.headers_max)
+        return StompConnection(self._last_number, self, StompDialect(peer, limits, self.clock))
+
+    def _make_websocket(self) -> WebSocketProtocol:
+        return WebSocketProtocol(
+            self._make_stomp(),
+            WebSocketSettings(subprotocols=_SUBPROTOCOLS, origins=self.place.stomp.origins_allowed),
+        )
 
     def _on_dial_failed(self, neighbour: str, reason: str) -> None:
         self.counters.dials_failed += 1

@@ -23,6 +23,7 @@ from penstock.live.errors import ConfigError, ExposedError, StorageError
 from penstock.live.shipping.arrow import require_pyarrow
 from penstock.live.shipping.settings import ShipSettings
 from penstock.live.tls import TlsFiles
+from penstock.stomp.settings import StompSettings
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
@@ -112,6 +113,8 @@ class BrokerPlace:
     """How it shares load with others."""
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
     """How it records where messages came from and went to; not at all without a data folder."""
+    stomp: StompSettings = field(default_factory=StompSettings)
+    """How it serves STOMP clients; not at all without a port for them."""
     tls: TlsFiles | None = None
     where: str = field(default="", compare=False)
     """File and line, for error messages."""

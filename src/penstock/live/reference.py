@@ -17,6 +17,7 @@ from penstock.live.config import TEXT_TUNABLES, TUNABLES
 from penstock.live.limiting import FILE_NAMES_OTHERWISE
 from penstock.live.overlay import PubendSettings
 from penstock.live.shipping.settings import ShipSettings
+from penstock.stomp.settings import StompSettings
 from penstock.token.settings import Plan
 from penstock.tracking.settings import TrackingSettings
 
@@ -64,6 +65,11 @@ SECTIONS: Final = (
         [each.name for each in fields(Aup) if each.name not in FILE_NAMES_OTHERWISE],
     ),
     Section("[token]", "One for all brokers; there is one, too, where brokers ship by token.", Plan),
+    Section(
+        "[stomp]",
+        "For all brokers; in `[brokers.NAME.stomp]` for one. Without a port nothing is served.",
+        StompSettings,
+    ),
     Section("[ship]", "For all brokers; without it nothing is shipped.", ShipSettings),
 )
 

@@ -1,0 +1,58 @@
+"""What waits to be written to one client: in order, and fan-outs not spelled out before their turn."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TypeAlias
+
+__all__ = ["Output"]
+
+_Fan: TypeAlias = tuple[list[bytes], bytes]
+"""The same frame for several subscriptions: each beginning is followed by the same rest."""
+
+
+class Output:
+    """Bytes for one client.
+
+    A large message for many subscriptions of one connection would take their number times its size; it is spelled out
+    as far as it is written.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[bytes | _Fan] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, data: bytes) -> None:
+        """Append a frame."""
+        self._waiting.append(data)
+
+    def add_fan(self, heads: list[bytes], rest: bytes) -> None:
+        """Append one frame for each of these beginnings; the list must not change any more."""
+        self._waiting.append((heads, rest) if len(heads) > 1 else heads[0] + rest)
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._waiting.clear()
+
+    def take(self, bytes_max: int) -> bytes:
+        """Take out about this many bytes, but at least one frame, if there is any."""
+        parts: list[bytes] = []
+        size = 0
+        waiting = self._waiting
+        while waiting and size < bytes_max:
+            first = waiting.popleft()
+            part = first if isinstance(first, bytes) else self._spelled(first, bytes_max - size)
+            parts.append(part)
+            size += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _spelled(self, fan: _Fan, bytes_max: int) -> bytes:
+        heads, rest = fan
+        count = max(1, bytes_max // (len(rest) + len(heads[0])))
+        if count < len(heads):
+            self._waiting.appendleft((heads[count:], rest))
+            heads = heads[:count]
+        # The empty one at the end has the last frame get its rest without another copy of all.
+        return rest.join((*heads, b""))

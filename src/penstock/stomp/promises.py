@@ -1,0 +1,79 @@
+"""Receipts that are owed: each is due once what its frame asked for has been done for good.
+
+They are kept by whom they depend on, in the order in which they were asked for, so that a look at the first of each
+tells which are due.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.protocol.stomp import StompError
+
+__all__ = ["BrokenPromiseError", "IsKept", "Promises"]
+
+IsKept: TypeAlias = Callable[[], bool]
+"""Whether something has been done for good; raises ``StompError`` if it never will be."""
+
+
+class BrokenPromiseError(StompError):
+    """What a frame of the client asked for will never be done."""
+
+    def __init__(self, reason: str, header: str, receipt: str) -> None:
+        super().__init__(reason, header)
+        self.receipt = receipt
+        """The receipt that the frame asked for; empty if it did not."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Promise:
+    receipt: str
+    """Empty if nobody asked for one."""
+    is_kept: IsKept
+    place: int
+
+
+class Promises:
+    """The receipts that one client waits for."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[_Promise]] = {}
+        self._failing: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def failing(self) -> str:
+        """The receipt that belongs to the error that ``take_kept`` has just raised; empty if none does."""
+        return self._failing
+
+    def add(self, key: str, receipt: str, is_kept: IsKept, *, place: int = 0) -> None:
+        """Promise something, with a receipt unless that is empty; the key says on whom it depends.
+
+        By its place it can be found among those that depend on the same.
+        """
+        self._waiting.setdefault(key, deque()).append(_Promise(receipt, is_kept, place))
+
+    def receipt_of(self, key: str, place: int = 0) -> str:
+        """The receipt that was promised for a place, the first one if there are several; empty if none was."""
+        return next((each.receipt for each in self._waiting.get(key, ()) if each.place == place), "")
+
+    def take_kept(self) -> Iterator[str]:
+        """Yield the receipts that are due now, one by one: those before an error have been said."""
+        for key in list(self._waiting):
+            waiting = self._waiting[key]
+            while waiting:
+                first = waiting[0]
+                self._failing = first.receipt
+                if not first.is_kept():
+                    break
+                waiting.popleft()
+                if first.receipt:
+                    yield first.receipt
+            if not waiting:
+                del self._waiting[key]
+        self._failing = ""

@@ -1,0 +1,171 @@
+"""Renders messages as MESSAGE frames: once for each message and version, whoever gets it.
+
+What differs between subscriptions (their identifier, the ``ack`` header) comes first in a frame, and everything else
+after it. So one message for many subscriptions of a connection is one text joined by many short ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
+
+from penstock.model.body import decode_attributes, decode_id
+from penstock.model.expiry import EXPIRES, expires_at_ms
+from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
+from penstock.model.values import RESERVED_PREFIX, Attributes
+from penstock.protocol.stomp import Version, encode_headers
+from penstock.stomp.destinations import DESTINATION
+from penstock.stomp.messages import NO_ATTRIBUTES, OWN_PREFIX, PUBEND, as_text
+
+__all__ = ["TICK", "Rendered", "Rendering"]
+
+TICK: Final = "penstock-tick"
+"""The header with the position of a message in the stream of its pubend."""
+_CACHE_BYTES: Final = 4 * 1024 * 1024
+_CACHED_BYTES_MAX: Final = _CACHE_BYTES // 16
+_SHOWN_MAX: Final = 4_096
+_HEADS_MAX: Final = 1_024
+_TAILS_MAX: Final = 2_048
+_COUNTER: Final = slice(MESSAGE_ID_BYTES - 2, MESSAGE_ID_BYTES)
+"""Where the identifier at the start of a message has its counter."""
+_TAIL_CHARS: Final = 3
+_COUNTED: Final = 1 << 5 * _TAIL_CHARS
+"""The last characters of an identifier's text say nothing but its counter, if that is less than this."""
+_OWN: Final = NO_ATTRIBUTES | {DESTINATION}
+_NO_NUL: Final = "�"
+"""What stands for NUL, which no header can have."""
+_shown: set[str] = {DESTINATION}
+"""Names of attributes that are headers, too, as far as they were met: one look tells it of all of a message."""
+_Key: TypeAlias = tuple[bytes, str, int, Version]
+
+
+class Rendered(NamedTuple):
+    """A MESSAGE frame without the headers that come first."""
+
+    rest: bytes
+    has_destination: bool
+    """Whether the message says where it was sent; a native one need not."""
+    message_id: str
+
+
+class Rendering:
+    """The frames that were rendered last; shared by all connections of a broker."""
+
+    def __init__(self) -> None:
+        # Messages are wanted by many at about the same time, and then never again. So the older half goes at once,
+        # which costs nothing for each message; to move what is used to an end would.
+        self._recent: dict[_Key, Rendered] = {}
+        self._older: dict[_Key, Rendered] = {}
+        self._recent_bytes = 0
+
+    def render(self, body: bytes, pubend: str, tick: int, *, is_guaranteed: bool, version: Version) -> Rendered:
+        """The frame of an encoded message from this place."""
+        # With the place: who makes frames by hand may send the same message to several pubends.
+        key = body, pubend, tick, version
+        found = self._recent.get(key) or self._older.get(key)
+        if found is None:
+            found = _rendered(body, pubend, tick if is_guaranteed else None, version)
+            self._keep(key, found, len(found.rest) + len(body))
+        return found
+
+    def _keep(self, key: _Key, rendered: Rendered, size: int) -> None:
+        if size > _CACHED_BYTES_MAX:
+            return
+        self._recent[key] = rendered
+        self._recent_bytes += size
+        if self._recent_bytes > _CACHE_BYTES // 2:
+            self._older, self._recent, self._recent_bytes = self._recent, {}, 0
+
+
+def _rendered(body: bytes, pubend: str, tick: int | None, version: Version) -> Rendered:
+    attributes = decode_attributes(body)
+    end = MESSAGE_ID_BYTES + 4 + int.from_bytes(body[MESSAGE_ID_BYTES : MESSAGE_ID_BYTES + 4])
+    start = end + 1 + body[end]
+    message_id, timestamp = _identity(body)
+    headers = {"message-id": message_id}
+    destination = attributes.get(DESTINATION)
+    has_destination = type(destination) is str
+    if has_destination:
+        headers[DESTINATION] = str(destination)
+    payload = body[start:]
+    if start > end + 1:
+        headers["content-type"] = body[end + 1 : start].decode(errors="replace")
+    headers["content-length"] = str(len(payload))
+    headers["timestamp"] = timestamp
+    headers[PUBEND] = pubend
+    if tick is not None:
+        headers["persistent"] = "true"
+        headers[TICK] = str(tick)
+    if EXPIRES in attributes:
+        headers["expires"] = str(expires_at_ms(body, attributes))
+    is_all_shown = has_destination and _shown.issuperset(attributes)
+    for name, value in (attributes if is_all_shown else _shown_of(attributes)).items():
+        text = value if type(value) is str else as_text(value)
+        if text is not None:
+            headers[name] = text
+    return Rendered(b"%b\n%b\0" % (_lines(headers, version), payload), has_destination, message_id)
+
+
+def _identity(body: bytes) -> tuple[str, str]:
+    """The text of the identifier of a message, and its time."""
+    counter = int.from_bytes(body[_COUNTER])
+    if counter >= _COUNTED:
+        identifier = decode_id(body)
+        return str(identifier), str(identifier.timestamp_ms)
+    # Messages that are sent together differ by their counters alone.
+    head, timestamp = _head(body[: _COUNTER.start])
+    return head + _tail(counter), timestamp
+
+
+@lru_cache(_HEADS_MAX)
+def _head(start: bytes) -> tuple[str, str]:
+    identifier = MessageId.from_bytes(start + bytes(2))
+    return str(identifier)[:-_TAIL_CHARS], str(identifier.timestamp_ms)
+
+
+@lru_cache(_TAILS_MAX)
+def _tail(counter: int) -> str:
+    return str(MessageId(0, 0, 0, counter))[-_TAIL_CHARS:]
+
+
+def _shown_of(attributes: Attributes) -> Attributes:
+    """Without what belongs to the system, or would be taken for the broker's own."""
+    shown = {
+        name: value
+        for name, value in attributes.items()
+        if name not in _OWN and not name.startswith((RESERVED_PREFIX, OWN_PREFIX))
+    }
+    if len(_shown) + len(shown) <= _SHOWN_MAX:
+        _shown.update(shown)
+    return shown
+
+
+def _lines(headers: Mapping[str, str], version: Version) -> bytes:
+    """The lines of the headers, without what headers of this version cannot have."""
+    if version is not Version.V1_0:
+        try:
+            return encode_headers(headers, version)
+        except ValueError:
+            # Hardly ever, so that nothing is looked for before.
+            pass
+    clean: dict[str, str] = {}
+    for name, value in headers.items():
+        if shown := _name(name, version):
+            clean.setdefault(shown, _clean(value, version))
+    return encode_headers(clean, version)
+
+
+def _name(name: str, version: Version) -> str:
+    """The name of the header for an attribute; empty if this version cannot have one."""
+    clean = _clean(name, version)
+    return clean.replace(":", "_").strip() if version is Version.V1_0 else clean
+
+
+def _clean(text: str, version: Version) -> str:
+    """The text without what a header of this version cannot have."""
+    if "\0" in text:
+        text = text.replace("\0", _NO_NUL)
+    if version is Version.V1_0:
+        text = text.replace("\r", " ").replace("\n", " ")
+    return text

@@ -1,0 +1,60 @@
+"""Receipts that are owed: each comes when its turn is, and once."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.protocol.stomp import StompError
+from penstock.stomp.promises import Promises
+
+
+def test_receipts_come_when_what_they_promise_is_done() -> None:
+    promises, done = Promises(), set[str]()
+    for name in "ab":
+        promises.add("key", name, lambda name=name: name in done)  # type: ignore[misc]
+    assert promises
+    assert [*promises.take_kept()] == []
+    done.add("a")
+    assert [*promises.take_kept()] == ["a"]
+    done.add("b")
+    assert [*promises.take_kept()] == ["b"]
+    assert not promises
+
+
+def test_receipts_of_one_key_come_in_order_and_those_of_others_do_not_wait() -> None:
+    promises = Promises()
+    promises.add("slow", "1", lambda: False)
+    promises.add("slow", "2", lambda: True)
+    promises.add("quick", "3", lambda: True)
+    assert [*promises.take_kept()] == ["3"]
+
+
+def test_what_nobody_asked_a_receipt_for_is_awaited_all_the_same() -> None:
+    promises = Promises()
+    promises.add("key", "", lambda: True)
+    assert promises
+    assert [*promises.take_kept()] == []
+    assert not promises
+
+
+def test_a_receipt_is_found_by_its_place() -> None:
+    promises = Promises()
+    promises.add("p", "1", lambda: False, place=5)
+    promises.add("p", "2", lambda: False, place=7)
+    assert promises.receipt_of("p", 7) == "2"
+    assert promises.receipt_of("p", 6) == ""
+    assert promises.receipt_of("q", 5) == ""
+
+
+def test_receipts_before_an_error_have_been_said() -> None:
+    def fails() -> bool:
+        raise StompError("never")
+
+    promises = Promises()
+    promises.add("a", "1", lambda: True)
+    promises.add("b", "2", fails)
+    kept = promises.take_kept()
+    assert next(kept) == "1"
+    with pytest.raises(StompError):
+        next(kept)
+    assert promises.failing == "2"
