@@ -28,6 +28,7 @@ from penstock.lab.gryphon.e4 import E4
 from penstock.lab.gryphon.live.experiment import GRYPHON_E1_LIVE, GRYPHON_E2_LIVE
 from penstock.lab.gryphon.scale import SCALE
 from penstock.lab.matching.scale import MATCHING_SCALE
+from penstock.lab.stomp.experiment import STOMP_KILL9
 from penstock.lab.token.concurrency import TOKEN_CONCURRENCY
 from penstock.lab.token.intervals import TOKEN_INTERVALS
 from penstock.lab.token.live.experiment import TOKEN_LIVE
@@ -45,7 +46,7 @@ from penstock.lab.work.experiment import WORK_KILL9
 __all__ = ["AJIL", "BALANCING", "CONGESTION", "DELIVERY", "GRYPHON", "MATCHING", "TOKEN", "TRACKING"]
 
 MATCHING: Final = (MATCHING_SCALE,)
-DELIVERY: Final = (DELIVERY_CHAOS, DELIVERY_KILL9, WORK_KILL9, FAILOVER_KILL9)
+DELIVERY: Final = (DELIVERY_CHAOS, DELIVERY_KILL9, WORK_KILL9, STOMP_KILL9, FAILOVER_KILL9)
 GRYPHON: Final = (COLLAPSE_BANDWIDTH, COLLAPSE_RECOVERY, E1, E1_WINDOW, E2, E3, E4, GRYPHON_E1_LIVE, GRYPHON_E2_LIVE)
 CONGESTION: Final = (SLOW_SHB, BUSY_PHB, SCALE)
 """Our own congestion experiments, on the paper's overlays."""

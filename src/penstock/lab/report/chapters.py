@@ -54,6 +54,11 @@ _FAILED_OVER: Final = {
     "blows": at_least(30),
     "pause_s_max": at_most(1, of="pause_s_limit"),
 }
+_RECEIPTS_KEPT: Final = {
+    **{name: exactly(0) for name in ("lost", "again", "shared", "renamed", "strange", "reordered", "left", "bugs")},
+    "unconverged": exactly(0),
+    "home_kills": at_least(10),
+}
 
 _GROUND: Final = Chapter(
     "ground",
@@ -73,6 +78,7 @@ _GROUND: Final = Chapter(
             },
             is_live=True,
         ),
+        Entry("stomp-kill9", _RECEIPTS_KEPT, is_live=True),
         Entry("failover-kill9", _FAILED_OVER, is_live=True),
         Entry("failover-kill9", _FAILED_OVER, ("profile=swift",), is_live=True),
         Entry("archive-kill9", {"lost": exactly(0), "duplicated": exactly(0)}, is_live=True),

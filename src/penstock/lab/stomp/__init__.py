@@ -1,0 +1,1 @@
+"""STOMP clients of real brokers: brokers are killed while receipts are awaited."""
