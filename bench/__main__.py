@@ -5,6 +5,7 @@ out, and ``--install`` installs those servers.
 
 With ``--against COMMIT`` it compares this tree with an older one instead (``bench/against.py``).
 ``python -m bench hostile`` attacks brokers instead, and has options of its own (``bench/hostile/command.py``).
+``python -m bench stomp`` measures STOMP beside ActiveMQ, with the options of ``bench.peers``.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ def main() -> int:
     """Run the named benchmarks, or all."""
     if sys.argv[1:2] == ["hostile"]:
         return hostile(sys.argv[2:])
+    if sys.argv[1:2] == ["stomp"]:
+        return _stomp(sys.argv[2:])
     chosen = _arguments()
     if chosen.against is not None:
         return run_against(
@@ -103,6 +106,13 @@ def main() -> int:
     if chosen.json is not None:
         chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
     return 0
+
+
+def _stomp(arguments: list[str]) -> int:
+    # Imported when it runs, so that the other benchmarks also load with an old Penstock.
+    from bench.peers.__main__ import main as peers
+
+    return peers(arguments, groups=("stomp-selectors", "stomp-topics", "stomp-connections"))
 
 
 def _figures(name: str, *, seed: int, quick: bool) -> dict[str, float]:

@@ -420,6 +420,11 @@ class Driver:
         """Deliveries received so far."""
         return self._frames + self._bytes // self._frame_bytes
 
+    @property
+    def held(self) -> int:
+        """How many subscribers are still connected."""
+        return sum(_is_open(each.socket) for each in self.receivers)
+
     def count_bytes(self, frame_bytes: int) -> None:
         """Count bytes instead of frames: from now on all deliveries have this size."""
         self._frame_bytes = frame_bytes
@@ -582,6 +587,16 @@ class Driver:
         if fd not in self._readable:
             self._epoll.register(fd, select.EPOLLIN)
         self._readable[fd] = readable
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Whether the broker has not closed a connection that does not block."""
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def _has_asked(publisher: Sending) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,12 @@ from bench.peers.nats_server import NatsServer
 from bench.peers.output import Comparison, draw_chart, here_and_now, json_text, markdown, tables, verdict_table
 from bench.peers.peer import Peer, install
 from bench.peers.penstock import PenstockPeer, UntrackedPenstock
+from bench.peers.penstock_stomp import StompPenstock
 from bench.peers.postgres import Postgres
 from bench.peers.rabbitmq import RabbitMq
 from bench.peers.redis_server import RedisServer
 from bench.peers.rounds import Outcome, rows_of
+from bench.peers.targets import targets_of
 from bench.peers.working import WORK_PEERS, measure_work, work_title
 from bench.peers.workloads import GROUPS, workloads
 from penstock.cli.console import FAILURE, console
@@ -40,6 +42,7 @@ PEERS: Final[dict[str, Peer]] = {
     for each in (
         PenstockPeer(),
         UntrackedPenstock(),
+        StompPenstock(),
         Mosquitto(),
         RedisServer(),
         NatsServer(),
@@ -68,45 +71,48 @@ class _Case:
     run: Callable[[], dict[str, float]]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, show and write everything; 1 if a run was invalid."""
-    chosen = _arguments(arguments)
+def main(arguments: Sequence[str] | None = None, *, groups: Sequence[str] = ()) -> int:
+    """Measure, show and write everything; 1 if a run was invalid. With groups, the arguments need not name any."""
+    chosen = _arguments(arguments, groups)
     allow_many_files()
     load = load_before()
+    wanted = [case for group in chosen.groups for case in _cases(group, seed=chosen.seed, quick=chosen.quick)]
+    peers = {case.peer: PEERS[case.peer] for case in wanted}
     if chosen.install:
-        _install_missing()
-    skipped = {name: reason for name, peer in PEERS.items() if (reason := peer.missing())}
+        _install_missing(peers.values())
+    skipped = {name: reason for name, peer in peers.items() if (reason := peer.missing())}
     skipped |= {each.name: reason for each in LIBRARIES if "clients" in chosen.groups and (reason := each.missing())}
     for name, reason in skipped.items():
         console.note(f"skipped: {name}: {reason}")
-    cases = [case for group in chosen.groups for case in _cases(group, skipped, seed=chosen.seed, quick=chosen.quick)]
+    cases = [case for case in wanted if case.peer not in skipped and case.contender not in skipped]
     rounds = chosen.rounds or (1 if chosen.quick else 5)
     try:
         outcomes = [_outcome(case, number, rounds) for number in range(rounds) for case in cases]
     except KeyboardInterrupt:
         console.note("interrupted; all brokers have been ended")
         return _INTERRUPTED
-    comparison = Comparison(*here_and_now(), load, rounds, chosen.quick, _versions(cases), skipped, rows_of(outcomes))
+    rows = rows_of(outcomes)
+    versions = _versions(cases)
+    comparison = Comparison(
+        *here_and_now(), load, rounds, chosen.quick, versions, skipped, rows, groups=tuple(chosen.groups)
+    )
     return _tell(comparison, chosen)
 
 
-def _cases(group: str, skipped: dict[str, str], *, seed: int, quick: bool) -> Iterator[_Case]:
+def _cases(group: str, *, seed: int, quick: bool) -> Iterator[_Case]:
     length = _QUICK if quick else _FULL
     for workload in workloads(group, seed=seed, quick=quick):
         for name in workload.peers:
-            if name not in skipped:
-                yield _Case(group, workload.title, name, name, partial(measure, PEERS[name], workload, length))
+            yield _Case(group, workload.title, name, name, partial(measure, PEERS[name], workload, length))
     if group == "work":
         jobs = _JOBS_QUICK if quick else _JOBS
         for name in WORK_PEERS:
-            if name not in skipped:
-                yield _Case(group, work_title(jobs), name, name, partial(measure_work, PEERS[name], jobs, seed=seed))
+            yield _Case(group, work_title(jobs), name, name, partial(measure_work, PEERS[name], jobs, seed=seed))
     if group == "clients":
         count = _CLIENT_MESSAGES_QUICK if quick else _CLIENT_MESSAGES
         for library in LIBRARIES:
-            if library.name not in skipped and library.peer not in skipped:
-                run = partial(measure_library, library, PEERS[library.peer], count)
-                yield _Case(group, f"{count:,} messages", library.name, library.peer, run)
+            run = partial(measure_library, library, PEERS[library.peer], count)
+            yield _Case(group, f"{count:,} messages", library.name, library.peer, run)
 
 
 def _versions(cases: Sequence[_Case]) -> dict[str, str]:
@@ -133,7 +139,7 @@ def _tell(comparison: Comparison, chosen: argparse.Namespace) -> int:
         console.line(line)
     for report in tables(comparison.rows):
         report.show()
-    verdict_table(comparison.rows).show()
+    verdict_table(comparison.rows, targets_of(comparison.groups)).show()
     remarks = [f"{row.workload}, {row.contender}: {row.remark}" for row in comparison.rows if row.remark]
     for remark in remarks:
         console.line(remark)
@@ -147,18 +153,23 @@ def _tell(comparison: Comparison, chosen: argparse.Namespace) -> int:
     return FAILURE if remarks else 0
 
 
-def _install_missing() -> None:
-    packages = [peer.package for peer in PEERS.values() if peer.missing()]
+def _install_missing(peers: Iterable[Peer]) -> None:
+    packages = [peer.package for peer in peers if peer.missing()]
     if packages and (reason := install(packages)):
         console.note(f"not installed: {', '.join(packages)}: {reason}")
 
 
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _arguments(arguments: Sequence[str] | None, groups: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.peers", description="Measures Penstock beside other brokers."
     )
     parser.add_argument(
-        "groups", nargs="*", metavar="GROUP", type=_known, default=list(GROUPS), help=f"of {', '.join(GROUPS)}; or all"
+        "groups",
+        nargs="*",
+        metavar="GROUP",
+        type=_known,
+        default=list(groups or GROUPS),
+        help=f"of {', '.join(GROUPS)}; or all",
     )
     parser.add_argument("--rounds", type=_positive, help="rounds, of which the medians are taken (5; quick: 1)")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")

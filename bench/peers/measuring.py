@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.live_driver import Driver
+from bench.live_driver import Driver, DriverError
 from bench.live_load import Expected, Ring
 from bench.peers.message import peer_messages
 from bench.peers.peer import Peer
@@ -81,6 +81,8 @@ class _Run:
         cpu_s, started_s = server.cpu_s(), time.perf_counter()
         waits_ms = self._publish(seconds)
         taken_s, cpu_s = time.perf_counter() - started_s, server.cpu_s() - cpu_s
+        if driver.held < len(driver.receivers):
+            raise DriverError(f"the broker closed {len(driver.receivers) - driver.held} connections of subscribers")
         sent, frames = driver.sent - sent, driver.expected_frames - frames
         matches_per_frame = float(self._expected.matches.sum()) / max(1.0, float(self._expected.frames.sum()))
         return {
@@ -88,6 +90,7 @@ class _Run:
             "deliveries_per_s": frames * matches_per_frame / taken_s,
             "cpu_us": cpu_s / sent * 1e6,
             "busy": cpu_s / taken_s,
+            "held": float(driver.held),
             **_percentiles(waits_ms or [each / 1e6 for each in latencies_ns]),
         }
 

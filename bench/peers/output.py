@@ -16,7 +16,7 @@ import msgspec
 
 from bench.machine import warning_of
 from bench.peers.rounds import Row, Spread
-from bench.peers.targets import Target, verdicts
+from bench.peers.targets import Target, targets_of, verdicts
 from bench.peers.workloads import GROUPS, Group
 from bench.report import Report
 from penstock.cli.console import shown_number
@@ -42,6 +42,8 @@ class Comparison:
     skipped: Mapping[str, str]
     """The peers that were not measured, each with the reason."""
     rows: Sequence[Row] = field(default_factory=tuple)
+    groups: Sequence[str] = tuple(GROUPS)
+    """The groups that were asked for: only their targets are judged."""
 
     @property
     def about(self) -> list[str]:
@@ -97,7 +99,8 @@ def markdown(comparison: Comparison, *, chart: str = "") -> str:
         lines += [f"![Medians of all brokers]({chart})", ""]
     for report in tables(comparison.rows):
         lines += _markdown_table(report, ("---", "---", *["---:"] * (len(report.columns) - 2)))
-    lines += _markdown_table(verdict_table(comparison.rows), ("---", "---:", "---:", "---"))
+    judged = verdict_table(comparison.rows, targets_of(comparison.groups))
+    lines += _markdown_table(judged, ("---", "---:", "---:", "---"))
     lines += [f"- {row.workload}, {row.contender}: {row.remark}" for row in comparison.rows if row.remark]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -106,7 +109,7 @@ def json_text(comparison: Comparison) -> str:
     """The comparison for programs, with the range of every figure and the verdict on every target."""
     judged = [
         {"target": each.target.text, "wanted": each.target.wanted, "measured": each.measured, "verdict": each.word}
-        for each in verdicts(comparison.rows)
+        for each in verdicts(comparison.rows, targets_of(comparison.groups))
     ]
     content = asdict(comparison) | {"verdicts": judged}
     return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"

@@ -6,20 +6,21 @@ A verdict is for readers: a target that is missed does not make the command fail
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from bench.peers.rounds import Row
 from penstock.cli.console import shown_number
 
-__all__ = ["TARGETS", "Figure", "Target", "Verdict", "verdicts"]
+__all__ = ["TARGETS", "Figure", "Target", "Verdict", "targets_of", "verdicts"]
 
 _OURS: Final = "Penstock"
 _UNTRACKED: Final = "Penstock, nothing recorded"
 _TOPICS: Final = "200 → 500, 5,000 messages/s"
 _WORK: Final = "50,000 jobs, 8 workers"
 _CLIENTS: Final = "100,000 messages"
+_STOMP: Final = "Penstock by STOMP"
 
 
 @dataclass(slots=True, frozen=True)
@@ -90,6 +91,7 @@ def _targets() -> Iterator[Target]:
     yield from _topic_targets()
     yield from _fan_out_targets()
     yield from _selector_targets()
+    yield from _stomp_targets()
     yield from _durable_targets()
     yield from _work_targets()
     for service in ("best effort", "guaranteed"):
@@ -133,6 +135,16 @@ def _selector_targets() -> Iterator[Target]:
         yield Target(f"selectors {workload}: messages/s beside ActiveMQ", ours, bound, other)
 
 
+def _stomp_targets() -> Iterator[Target]:
+    for workload, bound in (("100 / 10", 2.5), ("1,000 / 10", 8.0), ("10,000 / 10", 40.0)):
+        ours, other = (Figure("stomp-selectors", workload, each, "messages_per_s") for each in (_STOMP, "ActiveMQ"))
+        yield Target(f"STOMP, selectors {workload}: messages/s beside ActiveMQ", ours, bound, other)
+    cpu, other_cpu = (Figure("stomp-topics", _TOPICS, each, "cpu_us") for each in (_STOMP, "ActiveMQ"))
+    yield Target("STOMP, topics: CPU beside ActiveMQ", cpu, 1.0, other_cpu, is_at_most=True)
+    held = Figure("stomp-connections", "1,000 / 1,000", _STOMP, "held")
+    yield Target("STOMP: connections held", held, 1_000)
+
+
 def _durable_targets() -> Iterator[Target]:
     for workload, bound in (("pipelined", 3.0), ("one message at a time", 1.0)):
         ours, other = (Figure("acknowledged", workload, each, "messages_per_s") for each in (_OURS, "RabbitMQ"))
@@ -145,6 +157,11 @@ def _work_targets() -> Iterator[Target]:
     yield Target("work queue: jobs/s beside RabbitMQ", jobs, 1.0, jobs_of_rabbit)
     cpu, cpu_of_rabbit = (Figure("work", _WORK, each, "cpu_us") for each in (_OURS, "RabbitMQ"))
     yield Target("work queue: CPU beside RabbitMQ", cpu, 1.0, cpu_of_rabbit, is_at_most=True)
+
+
+def targets_of(groups: Collection[str]) -> list[Target]:
+    """The targets about these groups."""
+    return [each for each in TARGETS if each.ours.group in groups]
 
 
 TARGETS: Final = tuple(_targets())

@@ -7,7 +7,7 @@ workload is about: selectors for content, synced storage for durable messages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from random import Random
@@ -22,6 +22,7 @@ __all__ = ["GROUPS", "QUOTES_TOPIC", "Group", "Pace", "Workload", "quotes", "wor
 
 QUOTES_TOPIC: Final = "quotes"
 _RING: Final = 512
+_STOMP: Final = ("Penstock by STOMP", "ActiveMQ")
 _BOTH_WAYS: Final = ("Penstock", "Penstock, nothing recorded")
 """Where a record of each delivery is a large part of the work, Penstock is also measured without it."""
 _Attributes = dict[str, AttributeValue]
@@ -61,6 +62,31 @@ GROUPS: Final[dict[str, Group]] = {
     "selectors": Group(
         "quotes against selectors, best effort: selectors / connections",
         {"messages_per_s": "messages/s in", "deliveries_per_s": "deliveries/s", "cpu_us": "CPU µs/message"},
+        "messages_per_s",
+    ),
+    "stomp-selectors": Group(
+        "STOMP: quotes against selectors, best effort: selectors / connections",
+        {
+            "messages_per_s": "messages/s in",
+            "deliveries_per_s": "deliveries/s",
+            "cpu_us": "CPU µs/message",
+            "busy": "busy",
+        },
+        "messages_per_s",
+    ),
+    "stomp-topics": Group(
+        "STOMP: topics, best effort: publishers → subscribers at a fixed rate",
+        {"messages_per_s": "messages/s", "cpu_us": "CPU µs/message", "p50_ms": "p50 ms", "p99_ms": "p99 ms"},
+        "cpu_us",
+    ),
+    "stomp-connections": Group(
+        "STOMP: quotes against one selector on each of many connections",
+        {
+            "held": "connections held",
+            "messages_per_s": "messages/s in",
+            "deliveries_per_s": "deliveries/s",
+            "cpu_us": "CPU µs/message",
+        },
         "messages_per_s",
     ),
     "acknowledged": Group(
@@ -132,6 +158,13 @@ def workloads(group: str, *, seed: int, quick: bool) -> list[Workload]:
             return list(_fan_out(seed))
         case "selectors":
             return list(_selectors(seed, quick=quick))
+        case "stomp-selectors":
+            return [_selected(group, _STOMP, count, 10, seed=seed) for count in _sizes(quick=quick)]
+        case "stomp-topics":
+            return [_topics(group, Service.BEST_EFFORT, _STOMP, seed=seed, quick=quick)]
+        case "stomp-connections":
+            alone = _alone(quick=quick)
+            return [_selected(group, _STOMP, alone, alone, seed=seed)]
         case "acknowledged":
             return list(_acknowledged(seed))
         case "durable-topics":
@@ -182,27 +215,39 @@ def _fan_out(seed: int) -> Iterator[Workload]:
 
 
 def _selectors(seed: int, *, quick: bool) -> Iterator[Workload]:
-    published = quotes(seed)
-    others: list[_Attributes] = [{**quote, "class": "FUND"} for quote in published]
-    sizes = (100,) if quick else (100, 1_000, 10_000)
-    for count in sizes:
-        yield _selecting(f"{count:,} / 10", f"selectors_{count}", published, _dealt(seed, count, 10))
-    for count in sizes:
-        yield _selecting(f"{count:,} / 10, no match", f"no_match_{count}", others, _dealt(seed, count, 10))
-    alone = 100 if quick else 1_000
-    yield _selecting(f"{alone:,} / {alone:,}", f"selectors_{alone}_alone", published, _dealt(seed, alone, alone))
-
-
-def _selecting(
-    title: str, key: str, messages: Sequence[_Attributes], interests: Sequence[Sequence[Interest]]
-) -> Workload:
     peers = ("Penstock", "ActiveMQ")
-    return Workload("selectors", key, title, Service.SELECTORS, Pace.FLOOD, peers, messages, interests)
+    for count in _sizes(quick=quick):
+        yield _selected("selectors", peers, count, 10, seed=seed)
+    for count in _sizes(quick=quick):
+        matching = _selected("selectors", peers, count, 10, seed=seed)
+        others: list[_Attributes] = [{**quote, "class": "FUND"} for quote in matching.messages]
+        yield replace(matching, key=f"no_match_{count}", title=f"{matching.title}, no match", messages=others)
+    alone = _alone(quick=quick)
+    yield _selected("selectors", peers, alone, alone, seed=seed)
 
 
-def _dealt(seed: int, count: int, connections: int) -> list[list[Interest]]:
+def _selected(group: str, peers: Sequence[str], count: int, connections: int, *, seed: int) -> Workload:
+    """Quotes against selectors, dealt to some connections."""
     texts = list(QuoteWorkload(Random(seed)).subscriptions(count))
-    return [[Interest(QUOTES_TOPIC, text) for text in texts[hand::connections]] for hand in range(connections)]
+    return Workload(
+        group,
+        f"selectors_{count}_alone" if connections == count else f"selectors_{count}",
+        f"{count:,} / {connections:,}",
+        Service.SELECTORS,
+        Pace.FLOOD,
+        peers,
+        quotes(seed),
+        [[Interest(QUOTES_TOPIC, text) for text in texts[hand::connections]] for hand in range(connections)],
+    )
+
+
+def _sizes(*, quick: bool) -> Sequence[int]:
+    return (100,) if quick else (100, 1_000, 10_000)
+
+
+def _alone(*, quick: bool) -> int:
+    """How many connections have one selector each."""
+    return 100 if quick else 1_000
 
 
 def _acknowledged(seed: int) -> Iterator[Workload]:

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 from bench.live_driver import DriverError
 from bench.live_load import PAYLOAD_BYTES, STAMP
-from bench.peers import activemq, amqp, mosquitto, nats_server, redis_server
+from bench.peers import activemq, amqp, mosquitto, nats_server, redis_server, stomp
 from bench.peers.endpoints import PeerReceiver
 from bench.peers.message import BARE_PAYLOAD, PeerMessage, PeerRing, peer_messages
 from bench.peers.peer import Interest, Peer, Service
@@ -35,7 +35,8 @@ DELIVERIES: dict[str, tuple[Receivers, bytes]] = {
     "mqtt": (mosquitto.MqttReceiver, mosquitto.publish_head(MESSAGE) + STAMPED),
     "resp": (redis_server.RespReceiver, redis_server.message_head(MESSAGE) + STAMPED + b"\r\n"),
     "nats": (nats_server.NatsReceiver, nats_server.message_head(MESSAGE) + STAMPED + b"\r\n"),
-    "stomp": (activemq.StompReceiver, STOMP_DELIVERY),
+    "stomp": (stomp.StompReceiver, STOMP_DELIVERY),
+    "stomp without line feeds": (stomp.StompReceiver, STOMP_DELIVERY.rstrip(b"\n")),
     "amqp": (amqp.AmqpReceiver, AMQP_DELIVERY),
 }
 
@@ -139,21 +140,34 @@ def test_nats_publishes_with_the_size_of_the_payload() -> None:
 
 
 def test_stomp_sends_attributes_as_headers_and_the_payload_with_its_length() -> None:
-    head = activemq.send_head(MESSAGE)
-    assert head.startswith(b"SEND\ndestination:/topic/t\ncontent-length:100\na:x\nn:1\nf:1.5\nb:TRUE\n\n")
-    assert len(head.partition(b"\n\n")[2]) == PAYLOAD_BYTES - STAMP.size
+    headers = b"destination:/topic/t\npersistent:false\ncontent-length:100\na:x\nn:1\nf:1.5\nb:TRUE\n\n"
+    assert stomp.send_head(MESSAGE) == b"SEND\n" + headers
+    ring = activemq.ActiveMq().ring([MESSAGE], Service.BEST_EFFORT)
+    assert ring.frame(1, 0, 1, NS) == b"SEND\n" + headers + BARE_PAYLOAD + STAMPED + b"\0"
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000])
+def test_stomp_deliveries_of_text_are_counted_however_they_arrive(
+    size: int, ends: tuple[socket.socket, socket.socket]
+) -> None:
+    receiver, buffer = stomp.CountingReceiver(ends[0]), bytearray(65_536)
+    data = b"MESSAGE\nsubscription:1\ncontent-length:3\n\nxxx\0\n" * 30
+    count = 0
+    for start in range(0, len(data), size):
+        ends[1].sendall(data[start : start + size])
+        count += receiver.scan(buffer, memoryview(buffer), None)
+    assert count == 30
 
 
 def test_stomp_subscribes_with_a_selector_whose_colons_are_escaped() -> None:
-    frame = activemq.subscribe_frame(3, "quotes", "a = 'x:y'")
+    frame = stomp.subscribe_frame(3, "quotes", "a = 'x:y'")
     assert frame == (b"SUBSCRIBE\nid:3\ndestination:/topic/quotes\nack:auto\nreceipt:3\nselector:a = 'x\\cy'\n\n\0")
 
 
 def test_stomp_asks_for_a_receipt_with_the_last_message_of_a_batch() -> None:
-    ring = activemq.StompRing([b"SEND\na:1\n\n", b"SEND\na:2\n\n"], b"\0")
-    assert ring.frame(5, 0, 2, NS) == (
-        b"SEND\na:1\n\n" + STAMPED + b"\0" + b"SEND\nreceipt:6\na:2\n\n" + STAMPED + b"\0"
-    )
+    ring = stomp.StompRing([b"SEND\na:1\n\n", b"SEND\na:2\n\n"])
+    text = b"x" * PAYLOAD_BYTES + b"\0"
+    assert ring.frame(5, 0, 2, NS) == b"SEND\na:1\n\n" + text + b"SEND\nreceipt:6\na:2\n\n" + text
 
 
 @pytest.mark.parametrize(
@@ -166,7 +180,7 @@ def test_stomp_asks_for_a_receipt_with_the_last_message_of_a_batch() -> None:
     ],
 )
 def test_numbers_in_selectors_of_activemq_are_decimals(selector: str, decimal: str) -> None:
-    assert activemq.decimal_selector(selector) == decimal
+    assert stomp.decimal_selector(selector) == decimal
     assert activemq.ActiveMq().wanted(Interest("t", selector), Service.SELECTORS) == decimal
     assert activemq.ActiveMq().wanted(Interest("t", selector), Service.BEST_EFFORT) == "t"
 

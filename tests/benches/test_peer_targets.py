@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from bench.peers.__main__ import _cases
 from bench.peers.rounds import Outcome, Row, rows_of
-from bench.peers.targets import TARGETS, Figure, Target, Verdict, verdicts
+from bench.peers.targets import TARGETS, Figure, Target, Verdict, targets_of, verdicts
 from bench.peers.workloads import GROUPS
 
 OURS = Figure("topics", "some", "Penstock", "cpu_us")
@@ -17,7 +17,7 @@ def rows(figure: Figure, *values: float) -> list[Row]:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_target_is_about_figures_that_are_measured(group: str) -> None:
-    measured = {(case.workload, case.contender) for case in _cases(group, {}, seed=0, quick=False)}
+    measured = {(case.workload, case.contender) for case in _cases(group, seed=0, quick=False)}
     named = [figure for target in TARGETS for figure in (target.ours, target.other) if figure is not None]
     found = [figure for figure in named if figure.group == group]
     assert found
@@ -65,6 +65,11 @@ def test_a_target_without_its_rows_or_beside_a_zero_is_not_measured() -> None:
     for found in ([], rows(target.ours, 1.0), rows(target.other, 1.0), rows(target.ours, 1.0) + rows(target.other, 0)):
         judged = {each.target.text: each.word for each in verdicts(found)}
         assert judged[target.text] == "not measured"
+
+
+def test_only_targets_of_the_groups_that_were_asked_for_are_judged() -> None:
+    assert {each.ours.group for each in targets_of(["stomp-topics", "work"])} == {"stomp-topics", "work"}
+    assert targets_of(GROUPS) == list(TARGETS)
 
 
 def test_a_figure_without_a_peer_is_judged_by_itself() -> None:

@@ -1,0 +1,1 @@
+"""Programs that drive a STOMP server by client libraries, one check per run."""
