@@ -10,6 +10,7 @@ __all__ = ["EXPLANATIONS", "explanation"]
 
 _ACTIVEMQ: Final = {
     "1.2/connect/known-versions-listed": "names its versions in the message of ERROR alone",
+    "1.2/connect/unknown-login": "now and then closes before its ERROR is out",
     "*/heart-beat/server-beats": "leaves out a heart-beat now and then",
     "*/heart-beat/lateness-tolerated": "allows no margin, unless it is configured (transport.hbGracePeriodMultiplier)",
     "*/heart-beat": "allows no margin for heart-beats, and the timer of the library is a little late",
@@ -92,7 +93,6 @@ _RABBITMQ: Final = {
 }
 
 _PENSTOCK: Final = {
-    "*/frame/names-escaped": "the name of an attribute has no line break, and headers become attributes; it says so",
     "extension/selector/boolean-as-text": "a header true or false becomes a boolean, unless types is string",
     "extension/selector/on-a-queue": "a queue has one selector for all its consumers, since that says what it keeps",
 }

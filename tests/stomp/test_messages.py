@@ -8,7 +8,7 @@ from penstock.model.body import decode_attributes, decode_message
 from penstock.model.message_id import MESSAGE_ID_BYTES
 from penstock.model.values import AttributeValue
 from penstock.protocol.stomp import StompError, StompFrame
-from penstock.stomp.messages import Outgoing, as_text, outgoing
+from penstock.stomp.messages import Outgoing, as_text, header_name, outgoing
 from penstock.stomp.settings import INFER
 
 NOW_MS = 1_700_000_000_000
@@ -248,3 +248,15 @@ def test_a_message_has_a_destination() -> None:
 )
 def test_every_attribute_but_null_has_a_text(native: AttributeValue, text: str | None) -> None:
     assert as_text(native) == text
+
+
+def test_line_breaks_and_backslashes_in_names_become_escapes() -> None:
+    headers = {"destination": "/topic/x", "a\nb": "1", "a\\nb": "2", "c\rd;type=string": "3"}
+    expected = {"destination": "/topic/x", "a\\nb": 1, "a\\\\nb": 2, "c\\rd": "3"}
+    assert attributes(made(headers)) == expected
+    assert [header_name(name) for name in expected] == ["destination", "a\nb", "a\\nb", "c\rd"]
+
+
+def test_two_types_of_a_name_with_a_line_break_are_a_second_value() -> None:
+    error = fault({"a\nb;type=int": "1", "a\nb;type=string": "1"})
+    assert error.header == r"a\nb;type=string"

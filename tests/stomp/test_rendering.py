@@ -19,6 +19,10 @@ from strategies import tries
 ID = MessageId(7, 1, 1_700_000_000_000, 3)
 TICK = 5 << 16
 names = st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn", "Zl", "Zp", "Co", "Cf", "Zs")), min_size=1)
+sent_names = st.text(
+    st.characters(exclude_categories=("Cc", "Cs", "Cn", "Zl", "Zp", "Co", "Cf", "Zs"), include_characters="\n\\"),
+    min_size=1,
+)
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 numbers = st.one_of(st.integers().map(str), st.floats().map(repr), st.sampled_from(["true", "false", "", "\r", "x\r"]))
 OWN = ("destination", "content-length", "content-type", "expires", "transaction", "receipt", "persistent", "ack")
@@ -42,7 +46,7 @@ def native(attributes: dict[str, AttributeValue], payload: bytes = b"", content_
 
 @settings(max_examples=tries(500))
 @given(
-    st.dictionaries(names, st.one_of(texts, numbers), max_size=6),
+    st.dictionaries(sent_names, st.one_of(texts, numbers), max_size=6),
     st.binary(max_size=20),
     st.sampled_from([V1_1, V1_2]),
     st.sampled_from(["infer", "string"]),
@@ -52,6 +56,7 @@ def native(attributes: dict[str, AttributeValue], payload: bytes = b"", content_
 @example({"n": "x\r\n"}, b"\0", V1_2, "string")
 @example({"n": "-inf", "m": "-0.0"}, b"", V1_2, "infer")
 @example({"a:b": "c:d", "e\\": "\\n"}, b"", V1_2, "infer")
+@example({"a\n": "1", "a\\n": "2", "\n\\": "3", "a\r": "4"}, b"", V1_2, "infer")
 def test_what_is_sent_by_stomp_comes_back_exactly(
     headers: dict[str, str], body: bytes, version: Version, types: str
 ) -> None:

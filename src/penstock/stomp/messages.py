@@ -22,7 +22,7 @@ from penstock.protocol.stomp import StompError, StompFrame
 from penstock.stomp.destinations import DESTINATION, Destination
 from penstock.stomp.settings import INFER
 
-__all__ = ["NO_ATTRIBUTES", "OWN_PREFIX", "PUBEND", "Outgoing", "as_text", "outgoing"]
+__all__ = ["NO_ATTRIBUTES", "OWN_PREFIX", "PUBEND", "Outgoing", "as_text", "header_name", "outgoing"]
 
 OWN_PREFIX: Final = "penstock-"
 """Begins the headers that are this broker's own."""
@@ -58,6 +58,8 @@ _HINTED_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]
 _FLOAT_CHARS_MAX: Final = 25
 _NUMBER_STARTS: Final = frozenset("-0123456789")
 _HINT: Final = ";type="
+_ESCAPES: Final = {"\\\\": "\\", "\\n": "\n", "\\r": "\r"}
+_ESCAPE: Final = re.compile(r"\\[\\nr]")
 
 
 class Outgoing(NamedTuple):
@@ -113,15 +115,41 @@ def _attributes(headers: Mapping[str, str], *, infers: bool) -> dict[str, Attrib
             continue
         elif _HINT in name:
             plain, hinted = _hinted(name, value)
-            if plain in attributes or plain in headers:
-                second = name if plain in attributes else plain
+            attribute = _attribute_name(plain)
+            if attribute in attributes or plain in headers:
+                second = name if attribute in attributes else plain
                 raise StompError(f"header {second[:100]!r} gives {plain[:100]!r} a second value", second)
-            attributes[plain] = hinted
+            attributes[attribute] = hinted
         else:
-            attributes[name] = _inferred(value) if infers else value
-            if len(_names) < _NAMES_MAX and len(name) <= _NAME_CHARS_KEPT:
+            attribute = _attribute_name(name)
+            attributes[attribute] = _inferred(value) if infers else value
+            if attribute == name and len(_names) < _NAMES_MAX and len(name) <= _NAME_CHARS_KEPT:
                 _names.add(name)
     return attributes
+
+
+def _attribute_name(header: str) -> str:
+    r"""The name of the attribute for a header: line breaks, which no attribute's name has, are written as escapes.
+
+    So are backslashes, or else a name could mean two headers.
+
+    >>> print(_attribute_name("a\nb"), _attribute_name("a\\b"))
+    a\nb a\\b
+    """
+    if "\\" not in header and "\n" not in header and "\r" not in header:
+        return header
+    return header.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def header_name(attribute: str) -> str:
+    r"""The name of the header for an attribute. A native client's may have backslashes that escape nothing: they stay.
+
+    >>> header_name(_attribute_name("a\nb")) == "a\nb"
+    True
+    """
+    if "\\" not in attribute:
+        return attribute
+    return _ESCAPE.sub(lambda found: _ESCAPES[found[0]], attribute)
 
 
 def as_text(value: AttributeValue) -> str | None:

@@ -16,7 +16,7 @@ from penstock.model.message_id import MESSAGE_ID_BYTES, MessageId
 from penstock.model.values import RESERVED_PREFIX, Attributes
 from penstock.protocol.stomp import Version, encode_headers
 from penstock.stomp.destinations import DESTINATION
-from penstock.stomp.messages import NO_ATTRIBUTES, OWN_PREFIX, PUBEND, as_text
+from penstock.stomp.messages import NO_ATTRIBUTES, OWN_PREFIX, PUBEND, as_text, header_name
 
 __all__ = ["TICK", "Rendered", "Rendering"]
 
@@ -130,14 +130,14 @@ def _tail(counter: int) -> str:
 
 
 def _shown_of(attributes: Attributes) -> Attributes:
-    """Without what belongs to the system, or would be taken for the broker's own."""
+    """By the names of their headers, without what belongs to the system, or would be taken for the broker's own."""
     shown = {
-        name: value
+        header_name(name): value
         for name, value in attributes.items()
         if name not in _OWN and not name.startswith((RESERVED_PREFIX, OWN_PREFIX))
     }
     if len(_shown) + len(shown) <= _SHOWN_MAX:
-        _shown.update(shown)
+        _shown.update(name for name in shown if "\\" not in name)
     return shown
 
 
