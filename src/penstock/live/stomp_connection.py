@@ -138,10 +138,18 @@ class StompDialect:
         self._peer.on_gone(now_ms=now_ms)
         return self._peer.take_frames(now_ms=now_ms)
 
-    def due_s(self) -> float | None:
-        """In how many seconds ``on_deadline`` is to be called."""
-        deadline_ms = self._peer.next_deadline()
-        return None if deadline_ms is None else (deadline_ms - self._clock.now_ms()) / 1_000
+    @property
+    def is_stirred(self) -> bool:
+        """Whether there may be frames to take, or a deadline that is earlier than before."""
+        return self._peer.is_stirred
+
+    def next_deadline(self) -> int | None:
+        """When ``on_deadline`` is to be called, in milliseconds."""
+        return self._peer.next_deadline()
+
+    def seconds_until(self, deadline_ms: int) -> float:
+        """How long it is until then; negative if it is over."""
+        return (deadline_ms - self._clock.now_ms()) / 1_000
 
     def on_deadline(self) -> None:
         """Do what is due."""
@@ -163,11 +171,15 @@ class StompConnection(Connection):
         super().__init__(number, owner, dialect=dialect)
         self._stomp = dialect
         self._timer: asyncio.TimerHandle | None = None
-        self._due_s = 0.0
+        self._deadline_ms = 0
+        """For when the timer is set."""
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set the transport up, and tell the node."""
         super().connection_made(transport)
+        # Kept: to ask for it costs a system call.
+        self._loop = asyncio.get_running_loop()
         found = self._socket
         if found is not None:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -214,7 +226,9 @@ class StompConnection(Connection):
             counters.bytes_out += len(data)
             counters.writes += 1
             transport.write(data)
-        self._pass_on()
+        # Hardly anything that is only written on changes what there is to say, or when.
+        if is_stirred := stomp.is_stirred:
+            self._pass_on()
         if stomp.is_over:
             self.close()
         if stomp.has_bytes or self._has_news():
@@ -224,7 +238,8 @@ class StompConnection(Connection):
             self._say_no_more()
         if self._is_behind and not self._has_to_wait():
             self._put_off()
-        self._arm()
+        if is_stirred:
+            self._arm()
 
     def resume_writing(self) -> None:
         """Continue writing."""
@@ -259,22 +274,22 @@ class StompConnection(Connection):
 
     def _arm(self) -> None:
         """Set the timer, unless it fires early enough."""
-        due_s = self._stomp.due_s()
-        if due_s is None or self._transport is None:
+        deadline_ms = self._stomp.next_deadline()
+        if deadline_ms is None or self._transport is None or self._loop is None:
             return
-        loop = asyncio.get_running_loop()
-        at_s = loop.time() + max(due_s, _PAUSE_S_MIN)
         if self._timer is not None:
-            if self._due_s <= at_s:
+            if self._deadline_ms <= deadline_ms:
                 return
             self._timer.cancel()
-        self._due_s = at_s
-        self._timer = loop.call_at(at_s, self._on_timer)
+        self._deadline_ms = deadline_ms
+        due_s = max(self._stomp.seconds_until(deadline_ms), _PAUSE_S_MIN)
+        self._timer = self._loop.call_later(due_s, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         self._stomp.on_deadline()
         self._pass_on()
+        self._arm()
         self._owner.turns.wake(self)
 
 

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from penstock.model.errors import PenstockError
 from penstock.model.names import is_client_name
-from penstock.protocol.frames import Frame, Goodbye, PubendNames, Welcome
+from penstock.protocol.frames import Deliver, Frame, Goodbye, PubendNames, Welcome
 from penstock.protocol.stomp import HEART_BEAT, StompError, StompFrame, Version, choose_version, encode
 from penstock.session.changes import Changes
 from penstock.session.publish_queue import Failure
@@ -86,6 +86,8 @@ class StompPeer:
         """The pubends, by the broker's numbers for them."""
         self._farewell: list[Frame] = []
         """The last frames for the broker."""
+        self.is_stirred = True
+        """Whether something has happened, since frames were taken, by which there may be more, or an earlier deadline."""
         self._now_ms = 0
         """The last time that anything happened."""
         self._leave_by_ms = 0
@@ -131,6 +133,7 @@ class StompPeer:
 
     def on_frame(self, frame: StompFrame, *, now_ms: int, wall_ms: int) -> None:
         """A frame of the client; after DISCONNECT and after errors it is ignored."""
+        self.is_stirred = True
         if self._state in ("leaving", "over"):
             return
         if frame.command == "SEND" and not self._waiting:
@@ -144,10 +147,12 @@ class StompPeer:
 
     def on_malformed(self, error: StompError) -> None:
         """The client sent what is no frame."""
+        self.is_stirred = True
         self._fail(error)
 
     def on_gone(self, *, now_ms: int) -> None:
         """The connection is gone: what the client was sent and has not acknowledged is for others now."""
+        self.is_stirred = True
         self._output.clear()
         self._now_ms = now_ms
         self._end()
@@ -162,6 +167,7 @@ class StompPeer:
             return
         try:
             rest: list[Frame] = []
+            are_for_topics = True
             for frame in frames:
                 if isinstance(frame, Welcome):
                     # Peer and broker have one clock: none of the time between saying and hearing counts as skew.
@@ -172,9 +178,15 @@ class StompPeer:
                 left = frame if receiving is None else receiving.on_frame(frame)
                 if left is not None:
                     rest.append(left)
+                are_for_topics = are_for_topics and left is None and type(frame) is Deliver
+            if are_for_topics and not self._waiting and not self._promises:
+                # Most of what most clients get: it is written out, and nothing follows from it.
+                resident.on_reading(now_ms=now_ms)
+                return
             self._settle(resident.on_frames(rest, now_ms=now_ms, wall_ms=wall_ms), now_ms)
         except PenstockError as error:
             self._fail(error if isinstance(error, StompError) else StompError(str(error)))
+        self.is_stirred = True
         self._go_on(now_ms, wall_ms)
 
     def _settle(self, changes: Changes, now_ms: int) -> None:
@@ -244,7 +256,10 @@ class StompPeer:
         data = self._output.take(bytes_max)
         if data and self._beats is not None:
             self._beats.on_sent(now_ms=now_ms)
+            # Once all is written, the next heart-beat has its time.
+            self.is_stirred = self.is_stirred or self._beats.send_ms > 0
         if self._receiving is not None and not self._output and self._receiving.has_unwritten:
+            self.is_stirred = True
             self._receiving.on_written()
             self._pump()
         return data
@@ -259,6 +274,7 @@ class StompPeer:
     def take_frames(self, *, now_ms: int) -> list[Frame]:
         """Take out what is to be told to the broker now."""
         self._now_ms = now_ms
+        self.is_stirred = False
         frames, self._farewell = self._farewell, []
         if self._state != "over":
             if self._receiving is not None and self._receiving.outgoing:
@@ -283,6 +299,7 @@ class StompPeer:
     def on_deadline(self, *, now_ms: int, wall_ms: int) -> None:
         """Beat, look whether the client is silent, and give up waiting."""
         self._now_ms = now_ms
+        self.is_stirred = True
         if self._state not in ("up", "leaving"):
             return
         assert self._resident is not None

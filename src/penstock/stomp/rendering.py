@@ -22,8 +22,9 @@ __all__ = ["TICK", "Rendered", "Rendering"]
 
 TICK: Final = "penstock-tick"
 """The header with the position of a message in the stream of its pubend."""
-_CACHE_BYTES: Final = 4 * 1024 * 1024
-_CACHED_BYTES_MAX: Final = _CACHE_BYTES // 16
+_CACHE_BYTES: Final = 16 * 1024 * 1024
+"""Connections get the same message at different times: as much as may be on its way should fit, or it is rendered again."""
+_CACHED_BYTES_MAX: Final = _CACHE_BYTES // 64
 _SHOWN_MAX: Final = 4_096
 _HEADS_MAX: Final = 1_024
 _TAILS_MAX: Final = 2_048
