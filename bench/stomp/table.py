@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,15 @@ from bench.stomp.explanations import EXPLANATIONS, explanation
 from penstock.cli.console import console, printable
 
 __all__ = ["Row", "Table"]
+
+_INTRODUCTION: Final = (
+    "# STOMP, clause by clause",
+    "",
+    "Each row is a sentence of the specifications of STOMP 1.0, 1.1 and 1.2 or, where it begins with `extension`, what",
+    "users of other brokers expect besides. It is tried with raw sockets (rows that begin with a version), then with",
+    "client libraries. `python -m bench.stomp.conformance --activemq --penstock --markdown FILE` makes this page.",
+    "",
+)
 
 
 @dataclass(slots=True)
@@ -86,9 +96,10 @@ class Table:
         return lines
 
     def markdown(self) -> str:
-        """The table as a section of a page."""
+        """The table as a page of the manual."""
         heading = ["clause", "need", "what must hold", *self.servers, "difference explained"]
-        lines = [*(f"- {line}" for line in self.summary()), "", _line(heading), _line(["---"] * len(heading))]
+        lines = [*_INTRODUCTION, *(f"- {line}" for line in self.summary())]
+        lines += ["", _line(heading), _line(["---"] * len(heading))]
         lines += [_line(map(_markdown_cell, cells)) for cells in self._cells()]
         return "\n".join(lines) + "\n"
 
