@@ -520,7 +520,7 @@ class StompPeer:
         more = {"penstock-header": error.header} if error.header else {}
         if isinstance(error, BrokenPromiseError):
             receipt = error.receipt
-        if receipt:
+        if receipt and can_be_told(receipt, self.version):
             more["receipt-id"] = receipt
         self._say_error(error.reason, more=more, command=command)
         self._end()
@@ -528,10 +528,9 @@ class StompPeer:
     def _say_error(self, reason: str, *, more: dict[str, str] | None = None, command: str = "") -> None:
         # The header is a summary; a selector's error also shows the place, on lines of its own.
         summary = reason.partition("\n")[0][:_MESSAGE_CHARS_MAX]
-        headers = {"message": summary, "content-type": "text/plain", **(more or {})}
+        headers = {"message": _one_line(summary), "content-type": "text/plain", **(more or {})}
         body = f"{command}: {reason}\n" if command else f"{reason}\n"
-        clean = {name: _one_line(value) for name, value in headers.items()}
-        self._output.add(encode(StompFrame("ERROR", clean, body.encode(errors="replace")), self.version))
+        self._output.add(encode(StompFrame("ERROR", headers, body.encode(errors="replace")), self.version))
 
     def _end(self) -> None:
         """Say the last words to the broker: what is still to be sent, and what the client was done with."""
