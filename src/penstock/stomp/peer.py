@@ -386,7 +386,7 @@ class StompPeer:
         if version is None:
             versions = ",".join(each.value for each in Version)
             self._say_error(f"supported versions are {versions}", more={"version": versions})
-            self._state = "over"
+            self._end()
             return
         self.version = version
         self._beats = HeartBeats(headers.get("heart-beat", "0,0"), wanted_ms=self._settings.heartbeat_ms)
@@ -544,7 +544,8 @@ class StompPeer:
                 # Else what could not be written would count as read.
                 resident.on_closing(is_done=not receiving.has_unwritten)
             self._farewell += resident.take_frames(now_ms=self._now_ms)
-            self._farewell.append(Goodbye("closed", "the client is done"))
+        # Also of a stranger: its connection would count as one until the time for its handshake is over.
+        self._farewell.append(Goodbye("closed", "the client is done"))
         self._waiting.clear()
         self._state = "over"
 
