@@ -114,6 +114,11 @@ class StompPeer:
         return bool(self._output)
 
     @property
+    def unread_bytes(self) -> int:
+        """About how much memory is taken by what is to be written to the client."""
+        return self._output.size
+
+    @property
     def is_full(self) -> bool:
         """Whether the client has to acknowledge something before it can get more messages from the broker.
 
@@ -298,6 +303,16 @@ class StompPeer:
         elif self._beats.must_beat(now_ms=now_ms) and not self._output:
             self._output.add(HEART_BEAT)
         self._go_on(now_ms, wall_ms)
+
+    def check_invariants(self) -> None:
+        """Fails if something is kept for the client beyond its limits."""
+        self._transactions.check_invariants()
+        if self._receiving is not None:
+            self._receiving.check_invariants()
+        if self._state == "over":
+            assert not self._waiting, "a frame waits after the end"
+        elif self._resident is not None:
+            self._resident.check_invariants()
 
     # Inside.
 
