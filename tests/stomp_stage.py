@@ -225,8 +225,7 @@ class StompClient:
 
     def check(self) -> None:
         """Whether the peer's session is sound."""
-        if self.peer._resident is not None and not self.peer.is_over:
-            self.peer._resident.check_invariants()
+        self.peer.check_invariants()
 
     # What it got.
 

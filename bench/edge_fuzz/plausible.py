@@ -76,8 +76,10 @@ _LINK_KINDS: Final = (
 class Plausible:
     """Makes what one peer says; a share of its values is odd."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, *, destinations: tuple[str, ...] = ()) -> None:
+        """Its messages go to one of these destinations, as STOMP clients know them, if there are any."""
         self._rng = rng
+        self._destinations = destinations
         self._odd_share = rng.choice((0.0, 0.0, 0.005, 0.03))
         self.identity = (0, 0)
         """The numbers of publisher and broker in its messages, once it has been welcomed."""
@@ -96,6 +98,8 @@ class Plausible:
         for _ in range(self._rng.choice((1, 1, 2, 5))):
             self._messages += 1
             values = {"x": self._rng.randrange(5), "class": self._rng.choice(("S", ""))}
+            if self._destinations:
+                values["destination"] = self._rng.choice(self._destinations)
             bodies.append(encode_body(MessageId(*self.identity, STARTED_MS, self._messages), Message(values, b"p")))
         return bodies
 
@@ -106,8 +110,8 @@ class Plausible:
 class Client(Plausible):
     """A client that publishes and subscribes."""
 
-    def __init__(self, rng: Random) -> None:
-        super().__init__(rng)
+    def __init__(self, rng: Random, *, destinations: tuple[str, ...] = ()) -> None:
+        super().__init__(rng, destinations=destinations)
         self._publisher = rng.choice((b"", b"publisher", bytes(16)))
         self._sent: Counter[str] = Counter()
         """How many messages it has sent to each pubend."""

@@ -43,8 +43,8 @@ _SETTINGS: Final = BrokerSettings(
 class Rig:
     """A broker, and everything its shell would do for it."""
 
-    def __init__(self, seed: int) -> None:
-        self.broker = Broker(_SETTINGS, incarnation=1, rng=Random(seed))
+    def __init__(self, seed: int, settings: BrokerSettings = _SETTINGS) -> None:
+        self.broker = Broker(settings, incarnation=1, rng=Random(seed))
         self.now_ms = STARTED_MS
         self._readers: dict[int, FrameReader] = {}
         self._said: dict[int, str] = {}
@@ -94,6 +94,11 @@ class Rig:
             with turn():
                 effects = self.broker.on_deadline(now_ms=self.now_ms)
             self._carry_out(effects)
+
+    def end(self) -> None:
+        """Let time pass, and check that the broker is sound."""
+        self.wait(10_000)
+        self.check()
 
     def check(self) -> None:
         """Fail if the broker contradicts itself, or cannot even report its status."""

@@ -30,6 +30,7 @@ def test_all_comes_out_in_order_however_much_is_taken_at_a_time(
             output.add_fan(heads, rest)
             expected += b"".join(head + rest for head in heads)
     found = b""
+    assert bool(output) == bool(output.size)
     for size in (*sizes, *[1] * len(expected)):
         if not output:
             break
@@ -39,6 +40,7 @@ def test_all_comes_out_in_order_however_much_is_taken_at_a_time(
     assert found == expected
     assert not output
     assert output.take(10) == b""
+    assert output.size == 0
 
 
 def test_about_as_much_is_taken_as_was_asked_for() -> None:
@@ -49,9 +51,18 @@ def test_about_as_much_is_taken_as_was_asked_for() -> None:
     assert len(output.take(10**6)) == 99_000
 
 
+def test_a_fan_out_takes_little_more_than_one_frame() -> None:
+    output = Output()
+    output.add_fan([b"head"] * 1_000, b"x" * 10_000)
+    assert 10_000 < output.size < 20_000
+    output.take(10**6)
+    assert 10_000 < output.size < 20_000
+
+
 def test_what_is_dropped_does_not_come() -> None:
     output = Output()
     output.add(b"x")
     output.clear()
     assert not output
+    assert output.size == 0
     assert output.take(10) == b""

@@ -25,7 +25,34 @@ def is_ended(client: StompClient) -> bool:
     return client.peer.is_over and not client.peer.has_bytes and client.peer.next_deadline() is None
 
 
+@pytest.mark.parametrize(
+    ("version", "receipt"), [(V1_2, "a\rb"), (V1_2, "a\nb:c\\"), (V1_1, "a\rb"), (V1_1, "\n"), (V1_0, "a:b")]
+)
+def test_an_error_has_the_receipt_id_that_was_asked_for(version: Version, receipt: str) -> None:
+    client = Stage().connect(version=version)
+    client.say("SEND", destination="nowhere", receipt=receipt)
+    assert client.fault.headers["receipt-id"] == receipt
+
+
+def test_a_receipt_that_1_0_cannot_name_is_not_named() -> None:
+    client = Stage().connect(version=V1_0)
+    client.say("SEND", destination="/topic/a", receipt="a\rb")
+    assert "receipt-id" not in client.fault.headers
+
+
 # --- CONNECT
+
+
+@pytest.mark.parametrize(
+    ("command", "headers"),
+    [("SEND", {"destination": "/topic/a"}), ("CONNECT", {"accept_version": "2.0"}), ("CONNECT", {"heart_beat": "x"})],
+)
+def test_a_stranger_that_is_refused_is_none_any_more_to_its_broker(command: str, headers: dict[str, str]) -> None:
+    stage = Stage()
+    client = stranger(stage, command, **headers)
+    assert client.error
+    assert client.native.closed is not None
+    assert stage.brokers["b1"].status().strangers == 0
 
 
 @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])

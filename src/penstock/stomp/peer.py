@@ -116,6 +116,11 @@ class StompPeer:
         return bool(self._output)
 
     @property
+    def unread_bytes(self) -> int:
+        """About how much memory is taken by what is to be written to the client."""
+        return self._output.size
+
+    @property
     def is_full(self) -> bool:
         """Whether the client has to acknowledge something before it can get more messages from the broker.
 
@@ -316,6 +321,16 @@ class StompPeer:
             self._output.add(HEART_BEAT)
         self._go_on(now_ms, wall_ms)
 
+    def check_invariants(self) -> None:
+        """Fails if something is kept for the client beyond its limits."""
+        self._transactions.check_invariants()
+        if self._receiving is not None:
+            self._receiving.check_invariants()
+        if self._state == "over":
+            assert not self._waiting, "a frame waits after the end"
+        elif self._resident is not None:
+            self._resident.check_invariants()
+
     # Inside.
 
     def _go_on(self, now_ms: int, wall_ms: int) -> None:
@@ -403,7 +418,7 @@ class StompPeer:
         if version is None:
             versions = ",".join(each.value for each in Version)
             self._say_error(f"supported versions are {versions}", more={"version": versions})
-            self._state = "over"
+            self._end()
             return
         self.version = version
         self._beats = HeartBeats(headers.get("heart-beat", "0,0"), wanted_ms=self._settings.heartbeat_ms)
@@ -537,7 +552,7 @@ class StompPeer:
         more = {"penstock-header": error.header} if error.header else {}
         if isinstance(error, BrokenPromiseError):
             receipt = error.receipt
-        if receipt:
+        if receipt and can_be_told(receipt, self.version):
             more["receipt-id"] = receipt
         self._say_error(error.reason, more=more, command=command)
         self._end()
@@ -545,10 +560,9 @@ class StompPeer:
     def _say_error(self, reason: str, *, more: dict[str, str] | None = None, command: str = "") -> None:
         # The header is a summary; a selector's error also shows the place, on lines of its own.
         summary = reason.partition("\n")[0][:_MESSAGE_CHARS_MAX]
-        headers = {"message": summary, "content-type": "text/plain", **(more or {})}
+        headers = {"message": _one_line(summary), "content-type": "text/plain", **(more or {})}
         body = f"{command}: {reason}\n" if command else f"{reason}\n"
-        clean = {name: _one_line(value) for name, value in headers.items()}
-        self._output.add(encode(StompFrame("ERROR", clean, body.encode(errors="replace")), self.version))
+        self._output.add(encode(StompFrame("ERROR", headers, body.encode(errors="replace")), self.version))
 
     def _end(self) -> None:
         """Say the last words to the broker: what is still to be sent, and what the client was done with."""
@@ -562,7 +576,8 @@ class StompPeer:
                 # Else what could not be written would count as read.
                 resident.on_closing(is_done=not receiving.has_unwritten)
             self._farewell += resident.take_frames(now_ms=self._now_ms)
-            self._farewell.append(Goodbye("closed", "the client is done"))
+        # Also of a stranger: its connection would count as one until the time for its handshake is over.
+        self._farewell.append(Goodbye("closed", "the client is done"))
         self._waiting.clear()
         self._state = "over"
 

@@ -396,6 +396,13 @@ class Receiving:
         if problem:
             raise BrokenPromiseError(problem, "activemq.subscriptionName", receipt)
 
+    def check_invariants(self) -> None:
+        """Fails if there are more subscriptions, or messages that wait for an ACK, than there may be."""
+        settings = self._settings
+        assert len(self._by_id) <= settings.subscriptions_max, f"{len(self._by_id)} subscriptions"
+        for each in self._by_id.values():
+            assert len(each.waiting) <= settings.unacknowledged_max, f"{len(each.waiting)} messages wait for an ACK"
+
     def leave(self) -> None:
         """The connection ends: what was sent and not acknowledged is given up, so that others may have it at once."""
         for held in self._held.values():

@@ -95,6 +95,12 @@ class Transactions:
         self._grow(found, 0)
         found.verdicts.append(verdict)
 
+    def check_invariants(self) -> None:
+        """Fails if they do not add up, or are over their limits."""
+        assert self._size == sum(each.size for each in self._open.values()), "transactions do not add up"
+        assert self._size <= self._bytes_max, f"{self._size:,} bytes are in open transactions"
+        assert len(self._open) <= self._count_max, f"{len(self._open)} transactions are open"
+
     def _grow(self, transaction: Transaction, size: int) -> None:
         size += _ITEM_BYTES
         if self._size + size > self._bytes_max:
