@@ -12,16 +12,19 @@ import pytest
 
 import penstock
 from live.certificates import Authority
-from live.support import guaranteed, run, until
+from live.support import FAST, guaranteed, place_of, run, until
 from penstock.broker.access import Access
 from penstock.broker.mechanisms.draining import Target
 from penstock.broker.mechanisms.operating import Drain
 from penstock.lab.demo_overlay import free_ports
+from penstock.live import stomp_connection
 from penstock.live.errors import ConfigError
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
 from penstock.live.stomp_connection import stomp_farewell
 from penstock.live.tls import TlsFiles, client_context
+from penstock.protocol.codec import encode_frame
+from penstock.protocol.frames import PROTOCOL_VERSION, Hello
 from penstock.protocol.stomp import SERVER_COMMANDS, StompError, StompFrame, StompReader, Version, encode
 from penstock.stomp import StompSettings
 
@@ -94,6 +97,9 @@ class StompPeerOutside:
 
     def stop_reading(self) -> None:
         self._task.cancel()
+
+    def read_on(self) -> None:
+        self._task = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
         self._task.cancel()
@@ -201,6 +207,74 @@ def test_a_client_that_does_not_read_holds_nobody_up_and_is_disconnected(tmp_pat
             for peer in (lazy, keen, feed):
                 await peer.close()
             assert node.counters.bugs == 0
+
+    run(scenario())
+
+
+def test_what_a_client_has_stays_with_it_while_it_does_not_read(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        overlay = overlay_of(tmp_path, tunables={**FAST, "silent_ms": 500})
+        async with BrokerNode(overlay, "b1") as node:
+            worker, other, feed = [await StompPeerOutside.client(stomp_of(overlay).port) for _ in range(3)]
+            worker.say("SUBSCRIBE", id="1", destination="/queue/jobs", ack="client-individual", receipt="s")
+            await worker.receipt("s")
+            worker.stop_reading()
+            for number in range(60):
+                feed.say("SEND", bytes(200_000), destination="/queue/jobs", receipt=str(number))
+                await feed.receipt(str(number))
+            await until(lambda: any(each._is_paused for each in node._connections.values()))
+            # With another number, so that their acks differ.
+            other.say("SUBSCRIBE", id="0", destination="/queue/none", ack="client-individual")
+            other.say("SUBSCRIBE", id="1", destination="/queue/jobs", ack="client-individual", receipt="s")
+            await other.receipt("s")
+            await somebody_is_silent(node)
+            worker.read_on()
+            # What the first one has no room for goes to the second, and nothing to both.
+            acknowledged: set[str] = set()
+
+            def have_done_all() -> bool:
+                for peer in (worker, other):
+                    for message in peer.all("MESSAGE"):
+                        assert "redelivered" not in message.headers
+                        if (ack := message.headers["ack"]) not in acknowledged:
+                            peer.say("ACK", id=ack)
+                            acknowledged.add(ack)
+                return len(acknowledged) == 60
+
+            await until(have_done_all)
+            for peer in (worker, other, feed):
+                await peer.close()
+            assert node.counters.bugs == 0
+
+    run(scenario())
+
+
+async def somebody_is_silent(node: BrokerNode) -> None:
+    """Waits for as long as it takes a broker to end the connection of a native client that says nothing."""
+    reader, writer = await asyncio.open_connection(*node.address)
+    writer.write(encode_frame(Hello(PROTOCOL_VERSION, "client", "mute", "")))
+    while await reader.read(65_536):
+        pass
+    writer.close()
+
+
+def test_who_leaves_while_a_frame_waits_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stomp_connection, "_LOOK_MS", 20)
+
+    async def scenario() -> None:
+        overlay = overlay_of(tmp_path)
+        apart = replace(place_of("b2", 2), pubends=("far",), best_effort=())
+        overlay = replace(overlay, brokers={**overlay.brokers, "b2": apart}, links=(("b1", "b2"),))
+        async with BrokerNode(overlay, "b1") as node:
+            stays, leaves = [await StompPeerOutside.client(stomp_of(overlay).port) for _ in range(2)]
+            for peer in (stays, leaves):
+                peer.say("SEND", b"x", destination="/queue/jobs", **{"penstock-pubend": "far"})
+                peer.say("SEND", b"x", destination="/queue/jobs", **{"penstock-pubend": "far"})
+            await until(lambda: all(each._is_held for each in node._connections.values()))
+            await leaves.close()
+            await until(lambda: len(node._connections) == 1)
+            assert not stays.is_over
+            await stays.cut()
 
     run(scenario())
 

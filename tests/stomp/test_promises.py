@@ -8,16 +8,20 @@ from penstock.protocol.stomp import StompError
 from penstock.stomp.promises import Promises
 
 
+def kept(promises: Promises) -> list[str]:
+    return [receipt for receipt, _ in promises.take_kept()]
+
+
 def test_receipts_come_when_what_they_promise_is_done() -> None:
     promises, done = Promises(), set[str]()
     for name in "ab":
         promises.add("key", name, lambda name=name: name in done)  # type: ignore[misc]
     assert promises
-    assert [*promises.take_kept()] == []
+    assert kept(promises) == []
     done.add("a")
-    assert [*promises.take_kept()] == ["a"]
+    assert kept(promises) == ["a"]
     done.add("b")
-    assert [*promises.take_kept()] == ["b"]
+    assert kept(promises) == ["b"]
     assert not promises
 
 
@@ -26,14 +30,21 @@ def test_receipts_of_one_key_come_in_order_and_those_of_others_do_not_wait() -> 
     promises.add("slow", "1", lambda: False)
     promises.add("slow", "2", lambda: True)
     promises.add("quick", "3", lambda: True)
-    assert [*promises.take_kept()] == ["3"]
+    assert kept(promises) == ["3"]
+
+
+def test_what_a_receipt_says_besides_is_asked_for_when_it_comes() -> None:
+    promises, told = Promises(), {"n": "1"}
+    promises.add("key", "1", lambda: True, headers=lambda: dict(told))
+    told["n"] = "2"
+    assert [*promises.take_kept()] == [("1", {"n": "2"})]
 
 
 def test_what_nobody_asked_a_receipt_for_is_awaited_all_the_same() -> None:
     promises = Promises()
     promises.add("key", "", lambda: True)
     assert promises
-    assert [*promises.take_kept()] == []
+    assert kept(promises) == []
     assert not promises
 
 
@@ -53,8 +64,8 @@ def test_receipts_before_an_error_have_been_said() -> None:
     promises = Promises()
     promises.add("a", "1", lambda: True)
     promises.add("b", "2", fails)
-    kept = promises.take_kept()
-    assert next(kept) == "1"
+    taken = promises.take_kept()
+    assert next(taken) == ("1", {})
     with pytest.raises(StompError):
-        next(kept)
+        next(taken)
     assert promises.failing == "2"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from penstock.broker import Access, Rule
@@ -490,6 +492,83 @@ def test_what_nobody_knows_cannot_be_forgotten() -> None:
     client.stage.pass_time(500)
     assert "never" in client.error
     assert client.fault.headers["receipt-id"] == "r"
+
+
+def test_a_name_that_is_claimed_again_at_once_keeps_what_was_acknowledged() -> None:
+    stage = Stage()
+    client = reader(stage, ack="client-individual", **DURABLE)
+    send(stage, "/topic/x", 1, 2)
+    client.say_all(
+        client.verdict(client.messages[0]),
+        frame("UNSUBSCRIBE", id="s"),
+        frame("SUBSCRIBE", id="t", destination="/topic/x", ack="client-individual", **DURABLE),
+    )
+    stage.pass_time(1_000)
+    assert not client.error
+    again = [each for each in client.messages if each.headers["subscription"] == "t"]
+    assert [each.body for each in again] == [b"2"]
+
+
+@pytest.mark.parametrize("headers", [{}, DURABLE])
+def test_the_receipt_of_a_subscription_names_pubends_that_are_out_of_reach(headers: dict[str, str]) -> None:
+    stage = linked()
+    stage.cut("b1", "b2")
+    stage.pass_time(500)
+    client = stage.connect()
+    client.subscribe("/topic/x", receipt="r", **headers)
+    client.subscribe("/pubend/p1", "t", receipt="q")
+    stage.pass_time(30_000)
+    told = {each.headers["receipt-id"]: each.headers.get("penstock-pending") for each in client.all("RECEIPT")}
+    assert told == {"r": "p2", "q": None}
+
+
+def test_the_receipt_of_an_ack_does_not_wait_for_another_pubend() -> None:
+    stage = linked()
+    client = reader(stage, "/queue/x", ack="client-individual")
+    stage.pass_time(1_000)
+    for pubend in ("p1", "p2"):
+        client.send("/queue/x", pubend.encode(), penstock_pubend=pubend, receipt=pubend)
+    stage.pass_time(1_000)
+    assert sorted(client.bodies) == [b"p1", b"p2"]
+    stage.cut("b1", "b2")
+    for body in (b"p2", b"p1"):
+        client.ack(client.messages[client.bodies.index(body)], receipt=body.decode() + " done")
+    stage.pass_time(500)
+    assert client.receipts[2:] == ["p1 done"]
+
+
+@pytest.mark.parametrize("headers", [{}, DURABLE])
+def test_a_large_message_is_in_memory_once_for_all_subscriptions_of_a_client(headers: dict[str, str]) -> None:
+    stage = Stage()
+    client = stage.connect("reader")
+    for number in range(40):
+        named = {name: f"{value}{number}" for name, value in headers.items()}
+        client.subscribe("/topic/x", str(number), ack="client", **named)
+    stage.pass_time(1_000)
+    client.reads = False
+    tracemalloc.start()
+    stage.connect("feed").send("/topic/x", bytes(2_000_000))
+    stage.pass_time(1_000)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 20_000_000
+    client.reads = True
+    stage.pass_time(1_000)
+    assert [len(each.body) for each in client.messages] == [2_000_000] * 40
+
+
+def test_what_waits_for_an_ack_is_bounded_in_bytes() -> None:
+    stage = Stage()
+    client = reader(stage, ack="client-individual", **DURABLE)
+    feed = stage.connect("feed")
+    for _ in range(40):
+        feed.send("/topic/x", bytes(1_000_000))
+        stage.pass_time(50)
+    stage.pass_time(1_000)
+    assert 16 <= len(client.messages) <= 18
+    for number in range(40):
+        client.ack(client.messages[number])
+    assert len(client.messages) == 40
 
 
 def test_a_name_that_some_pubend_still_knows_is_not_forgotten() -> None:

@@ -286,3 +286,21 @@ def test_a_commit_waits_for_room_for_all_of_it() -> None:
     stage.sync()
     stage.pass_time(500)
     assert client.receipts == ["c"]
+
+
+def test_a_commit_is_refused_if_a_message_was_acknowledged_otherwise() -> None:
+    stage = Stage()
+    worker = reader(stage, "/queue/x", ack="client-individual")
+    stage.connect("feed").send("/queue/x", b"job")
+    stage.pass_time(500)
+    listener = stage.connect("listener")
+    listener.subscribe("/topic/x")
+    worker.say("BEGIN", transaction="t")
+    worker.ack(worker.messages[0], transaction="t")
+    worker.send("/topic/x", transaction="t")
+    worker.nack(worker.messages[0])
+    worker.say("COMMIT", transaction="t", receipt="c")
+    stage.pass_time(500)
+    assert "waits for none any more" in worker.error
+    assert worker.receipts == []
+    assert listener.messages == []

@@ -8,6 +8,7 @@ to the bounds of its outbox, as any other.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from typing import Final
 
@@ -24,6 +25,12 @@ _WEIGHTS: Final = {"SUBSCRIBE": 16, "UNSUBSCRIBE": 16, "COMMIT": 64}
 """What frames weigh in a slice, next to a SEND, which weighs 1."""
 _CHARS_PER_WEIGHT: Final = 32
 _PAUSE_S_MIN: Final = 0.005
+_LOOK_MS: Final = 5_000
+"""How often a client is looked after while a frame of it waits and nothing is read."""
+_GONE_LOOKS_MAX: Final = 6
+"""In how many looks in a row a client may have closed its side until its waiting frames are given up."""
+_HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
+"""The event of a socket whose other side sends no more, also with bytes left to read; 0 where there is none."""
 _REASON_CHARS_MAX: Final = 500
 # A client that has promised no heart-beats is found dead by the kernel.
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -147,9 +154,9 @@ class StompDialect:
         """When ``on_deadline`` is to be called, in milliseconds."""
         return self._peer.next_deadline()
 
-    def seconds_until(self, deadline_ms: int) -> float:
-        """How long it is until then; negative if it is over."""
-        return (deadline_ms - self._clock.now_ms()) / 1_000
+    def now_ms(self) -> int:
+        """The time for deadlines."""
+        return self._clock.now_ms()
 
     def on_deadline(self) -> None:
         """Do what is due."""
@@ -174,6 +181,9 @@ class StompConnection(Connection):
         self._deadline_ms = 0
         """For when the timer is set."""
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._look_ms = 0
+        """When to look whether a client has gone whose frame waits; 0 if none does."""
+        self._gone_looks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set the transport up, and tell the node."""
@@ -275,6 +285,8 @@ class StompConnection(Connection):
     def _arm(self) -> None:
         """Set the timer, unless it fires early enough."""
         deadline_ms = self._stomp.next_deadline()
+        if self._look_ms or self._stomp.is_waiting:
+            deadline_ms = self._next_look(deadline_ms)
         if deadline_ms is None or self._transport is None or self._loop is None:
             return
         if self._timer is not None:
@@ -282,12 +294,37 @@ class StompConnection(Connection):
                 return
             self._timer.cancel()
         self._deadline_ms = deadline_ms
-        due_s = max(self._stomp.seconds_until(deadline_ms), _PAUSE_S_MIN)
+        due_s = max((deadline_ms - self._stomp.now_ms()) / 1_000, _PAUSE_S_MIN)
         self._timer = self._loop.call_later(due_s, self._on_timer)
+
+    def _next_look(self, deadline_ms: int | None) -> int | None:
+        """The deadline, or the time of the next look, if a frame waits and that is earlier."""
+        if not self._stomp.is_waiting:
+            self._look_ms = self._gone_looks = 0
+            return deadline_ms
+        if not self._look_ms:
+            self._look_ms = self._stomp.now_ms() + _LOOK_MS
+        return self._look_ms if deadline_ms is None else min(deadline_ms, self._look_ms)
+
+    def _look(self) -> None:
+        """End the connection of a client that has gone for good: while nothing is read, nobody else notices.
+
+        Not at once: what it sent before it went is to be done, if that is only held back for a moment.
+        """
+        self._look_ms = self._stomp.now_ms() + _LOOK_MS
+        if self._socket is None or not _HUNG_UP:
+            return
+        poll = select.poll()
+        poll.register(self._socket.fileno(), _HUNG_UP)
+        self._gone_looks = self._gone_looks + 1 if poll.poll(0) else 0
+        if self._gone_looks >= _GONE_LOOKS_MAX:
+            self.abort()
 
     def _on_timer(self) -> None:
         self._timer = None
         self._stomp.on_deadline()
+        if self._look_ms and self._stomp.is_waiting and self._stomp.now_ms() >= self._look_ms:
+            self._look()
         self._pass_on()
         self._arm()
         self._owner.turns.wake(self)

@@ -7,6 +7,8 @@ from typing import Final, TypeAlias
 
 __all__ = ["Output"]
 
+_LARGE_BYTES: Final = 64 * 1024
+"""From this size on, one copy serves all subscriptions that get a message, whatever their frames begin with."""
 _ENTRY_BYTES: Final = 64
 """What a frame takes besides its bytes."""
 
@@ -36,7 +38,7 @@ class Output:
 
     def add_fan(self, heads: list[bytes], rest: bytes) -> None:
         """Append one frame for each of these beginnings; the list must not change any more."""
-        if len(heads) == 1:
+        if len(heads) == 1 and len(rest) < _LARGE_BYTES:
             self.add(heads[0] + rest)
             return
         self._waiting.append((heads, rest))

@@ -8,7 +8,7 @@ Whatever goes wrong is told in an ERROR frame, after which the connection ends: 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -41,6 +41,7 @@ _MESSAGE_CHARS_MAX: Final = 500
 _CLIENT_ID_CHARS_MAX: Final = 100
 _PASSCODE_CHARS_MAX: Final = 4_096
 _SERVER: Final = "penstock"
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class StompPeer:
         self._farewell: list[Frame] = []
         """The last frames for the broker."""
         self.is_stirred = True
-        """Whether something has happened, since frames were taken, by which there may be more, or an earlier deadline."""
+        """Whether something has happened since frames were taken, so that there may be more, or an earlier deadline."""
         self._now_ms = 0
         """The last time that anything happened."""
         self._leave_by_ms = 0
@@ -393,7 +394,7 @@ class StompPeer:
             case "COMMIT":
                 return self._commit(frame, now_ms, wall_ms)
             case "SUBSCRIBE":
-                self._receiving_now().subscribe(frame)
+                return self._receiving_now().subscribe(frame)
             case "UNSUBSCRIBE":
                 if self._commits:
                     # What they acknowledge may be this subscription's.
@@ -495,6 +496,12 @@ class StompPeer:
                 f"transaction {name[:100]!r} has messages of a subscription that has ended, and nothing of it was done",
                 "transaction",
             )
+        if any(not each.is_waiting() for each in transaction.verdicts):
+            raise StompError(
+                f"transaction {name[:100]!r} has an ACK or NACK of a message that waits for none any more, and nothing "
+                "of it was done",
+                "transaction",
+            )
         pubends = self._sending_now().pubends_of(transaction.sends)
         pubends |= {message.pubend for message in transaction.guaranteed()}
         if len(pubends) > 1:
@@ -538,12 +545,12 @@ class StompPeer:
         while self._commits and sending.is_durable(self._commits[0].pubend, self._commits[0].place):
             commit = self._commits.popleft()
             self._settle_verdicts(commit.verdicts, commit.receipt)
-        for receipt in self._promises.take_kept():
-            self._say_receipt(receipt)
+        for receipt, headers in self._promises.take_kept():
+            self._say_receipt(receipt, headers)
 
-    def _say_receipt(self, receipt: str) -> None:
+    def _say_receipt(self, receipt: str, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         if receipt:
-            self._output.add(encode(StompFrame("RECEIPT", {"receipt-id": receipt}), self.version))
+            self._output.add(encode(StompFrame("RECEIPT", {"receipt-id": receipt, **headers}), self.version))
 
     def _fail(self, error: StompError, *, receipt: str = "", command: str = "") -> None:
         """Tell the client what is wrong, with which frame of its, and end the conversation."""

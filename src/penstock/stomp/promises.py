@@ -7,7 +7,7 @@ tells which are due.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -34,6 +34,7 @@ class _Promise:
     """Empty if nobody asked for one."""
     is_kept: IsKept
     place: int
+    headers: Callable[[], Mapping[str, str]]
 
 
 class Promises:
@@ -51,19 +52,27 @@ class Promises:
         """The receipt that belongs to the error that ``take_kept`` has just raised; empty if none does."""
         return self._failing
 
-    def add(self, key: str, receipt: str, is_kept: IsKept, *, place: int = 0) -> None:
+    def add(
+        self,
+        key: str,
+        receipt: str,
+        is_kept: IsKept,
+        *,
+        place: int = 0,
+        headers: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         """Promise something, with a receipt unless that is empty; the key says on whom it depends.
 
-        By its place it can be found among those that depend on the same.
+        By its place it can be found among those that depend on the same. The headers are what the receipt says besides.
         """
-        self._waiting.setdefault(key, deque()).append(_Promise(receipt, is_kept, place))
+        self._waiting.setdefault(key, deque()).append(_Promise(receipt, is_kept, place, headers))
 
     def receipt_of(self, key: str, place: int = 0) -> str:
         """The receipt that was promised for a place, the first one if there are several; empty if none was."""
         return next((each.receipt for each in self._waiting.get(key, ()) if each.place == place), "")
 
-    def take_kept(self) -> Iterator[str]:
-        """Yield the receipts that are due now, one by one: those before an error have been said."""
+    def take_kept(self) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """Yield the receipts that are due now, one by one, with their headers: those before an error have been said."""
         for key in list(self._waiting):
             waiting = self._waiting[key]
             while waiting:
@@ -73,7 +82,7 @@ class Promises:
                     break
                 waiting.popleft()
                 if first.receipt:
-                    yield first.receipt
+                    yield first.receipt, first.headers()
             if not waiting:
                 del self._waiting[key]
         self._failing = ""

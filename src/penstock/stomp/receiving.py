@@ -50,6 +50,10 @@ _FIRST_NUMBER: Final = 2**30
 _ROUTES_MAX: Final = 10_000
 _NUMBER: Final = struct.Struct(">I")
 _NOBODY: Final = b""
+_UNACKNOWLEDGED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What the messages of one subscription may have that wait for an ACK: as much as may wait for it in its inbox."""
+_PENDING: Final = "penstock-pending"
+_LOST: Final = "penstock-lost"
 
 
 @dataclass(slots=True)
@@ -97,6 +101,7 @@ class Receiving:
         """Topics that are in force."""
         self._last_number = _FIRST_NUMBER
         self._last_ack = 0
+        self._last_settled = 0
         self._forgetting: dict[int, str] = {}
         """Questions to forget durable subscriptions that have no answer yet, with the receipts that were asked for."""
         self._routes: dict[bytes, _Route] = {}
@@ -110,20 +115,28 @@ class Receiving:
 
     # What the client asks for.
 
-    def subscribe(self, frame: StompFrame) -> None:
-        """Begin a subscription; its receipt is due when it is in force. Raises ``StompError``."""
+    def subscribe(self, frame: StompFrame) -> bool:
+        """Begin a subscription; its receipt is due when it is in force. Raises ``StompError``.
+
+        False if it has to wait: a durable subscription of that name has not ended yet, and what was acknowledged of it
+        would not count any more.
+        """
         request = Request.parse(frame, self._version)
         if request.id in self._by_id:
             raise StompError(f"subscription {request.id[:100]!r} exists already", "id")
         if len(self._by_id) >= self._settings.subscriptions_max:
             raise StompError(f"a connection may have {self._settings.subscriptions_max:,} subscriptions", "id")
+        durable = self._durable(request.name) if request.name else ""
+        if durable and any(each.inbox.wanted.durable == durable and each.is_closing for each in self._held.values()):
+            return False
         selector = request.destination.selector(request.condition)
         otherwise = 0 if request.start == "earliest" else LATEST
         receipt = frame.headers.get("receipt", "")
         if request.name or request.destination.kind == "queue":
-            self._hold(request, selector, otherwise, receipt)
+            self._hold(request, selector, otherwise, durable, receipt)
         else:
             self._begin(request, selector, otherwise, receipt)
+        return True
 
     def _begin(self, request: Request, selector: str, otherwise: int, receipt: str) -> None:
         self._last_number += 1
@@ -135,15 +148,20 @@ class Receiving:
         )
         if receipt:
             topic = self._topics[number]
-            self._promises.add(f"subscribe {number}", receipt, lambda: number in self._ready or topic.is_closing)
+            self._promises.add(
+                f"subscribe {number}",
+                receipt,
+                lambda: number in self._ready or topic.is_closing,
+                headers=lambda: _pending(topic.pending),
+            )
 
-    def _hold(self, request: Request, selector: str, otherwise: int, receipt: str) -> None:
-        if request.name:
+    def _hold(self, request: Request, selector: str, otherwise: int, durable: str, receipt: str) -> None:
+        if durable:
             wanted = Wanted(
                 selector,
                 otherwise=otherwise,
                 missing=request.missing,
-                durable=self._durable(request.name),
+                durable=durable,
                 is_manual=request.ack != AUTO,
                 pubends=_pubends(request),
             )
@@ -160,8 +178,13 @@ class Receiving:
         self._held[inbox.number] = self._by_id[request.id] = held
         if held.is_shared:
             # It has what it was sent for as long as it is connected: STOMP has no way to ask for more time.
-            inbox.fetched = held.waiting.messages
-        self._promises.add(f"subscribe {inbox.number}", receipt, partial(_is_in_force, held))
+            inbox.fetched = held.in_hand
+        self._promises.add(
+            f"subscribe {inbox.number}",
+            receipt,
+            partial(_is_in_force, held),
+            headers=lambda: _pending(inbox.pending),
+        )
 
     def _durable(self, name: str) -> str:
         if not self._client_id:
@@ -302,8 +325,9 @@ class Receiving:
         """Do what ACKs and NACKs say, at least one; the receipt is due when all of that counts for good."""
         are_kept = [self._settle(each, is_awaited=bool(receipt)) for each in verdicts]
         if receipt:
-            key = f"ack {verdicts[0].subscription.request.id}"
-            self._promises.add(key, receipt, partial(_are_all, are_kept))
+            # Each by itself: those of a pubend out of reach must not keep the others.
+            self._last_settled += 1
+            self._promises.add(f"ack {self._last_settled}", receipt, partial(_are_all, are_kept))
 
     def _settle(self, verdict: Verdicted, *, is_awaited: bool) -> IsKept:
         subscription = verdict.subscription
@@ -358,6 +382,7 @@ class Receiving:
             return self._deliver(frame) if self._topics else frame  # type: ignore[arg-type]
         if isinstance(frame, Subscribed) and frame.number in self._topics:
             self._ready.add(frame.number)
+            self._topics[frame.number].pending = frame.pending
             return None
         if isinstance(frame, Unsubscribed) and frame.number in self._topics:
             self._wanting[_only_pubend(self._topics.pop(frame.number).request)] -= 1
@@ -459,9 +484,10 @@ class Receiving:
                 topic.waiting.drop_oldest()
             topic.waiting.add(own["ack"], message_id, None)
         if topic.lost:
-            own["penstock-lost"], topic.lost = topic.lost, ""
+            own[_LOST], topic.lost = topic.lost, ""
             self._routes.clear()
-        self._output.add(topic.heads[0 if has_destination else 1] + encode_headers(own, self._version) + rest)
+        begin = topic.heads[0 if has_destination else 1] + encode_headers(own, self._version)
+        self._output.add_fan([begin], rest)
 
     def _next_ack(self, number: int) -> str:
         self._last_ack += 1
@@ -516,12 +542,17 @@ class Receiving:
             for message in held.unwritten:
                 self._write(held, message)
         else:
-            while inbox.queue and len(held.waiting) < self._settings.unacknowledged_max:
+            while inbox.queue and self._may_wait_for_more(held):
                 self._write(held, inbox.pop())
             if inbox.receipts is not None:
                 self._resident.on_moved(inbox)
         if was_blocking:
             self._resident.on_taken(inbox)
+
+    def _may_wait_for_more(self, held: Held) -> bool:
+        """Whether its client may get another message before it acknowledges any: those that wait are kept."""
+        waiting = held.waiting
+        return len(waiting) < self._settings.unacknowledged_max and waiting.size < _UNACKNOWLEDGED_BYTES_MAX
 
     @property
     def has_unwritten(self) -> bool:
@@ -554,10 +585,10 @@ class Receiving:
             own["redelivered"] = "true"
             own["penstock-attempt"] = str(message.attempt)
         if held.inbox.lost_count > held.lost_count:
-            own["penstock-lost"] = _lost_since(held)
+            own[_LOST] = _lost_since(held)
             held.lost_count = held.inbox.lost_count
-        begin = held.heads[0 if rendered.has_destination else 1]
-        self._output.add(begin + encode_headers(own, self._version) + rendered.rest)
+        begin = held.heads[0 if rendered.has_destination else 1] + encode_headers(own, self._version)
+        self._output.add_fan([begin], rendered.rest)
 
 
 def _pubends(request: Request) -> tuple[str, ...]:
@@ -593,6 +624,12 @@ def _are_all(kept: list[IsKept]) -> bool:
 
 def _at_once() -> bool:
     return True
+
+
+def _pending(pubends: Iterable[str]) -> dict[str, str]:
+    """Says in a receipt from which pubends nothing comes yet."""
+    named = " ".join(pubends)
+    return {_PENDING: named} if named else {}
 
 
 def _is_in_force(held: Held) -> bool:

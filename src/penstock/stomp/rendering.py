@@ -23,7 +23,7 @@ __all__ = ["TICK", "Rendered", "Rendering"]
 TICK: Final = "penstock-tick"
 """The header with the position of a message in the stream of its pubend."""
 _CACHE_BYTES: Final = 16 * 1024 * 1024
-"""Connections get the same message at different times: as much as may be on its way should fit, or it is rendered again."""
+"""Connections get a message at different times: as much as may be on its way should fit, or it is rendered again."""
 _CACHED_BYTES_MAX: Final = _CACHE_BYTES // 64
 _SHOWN_MAX: Final = 4_096
 _HEADS_MAX: Final = 1_024
@@ -59,12 +59,16 @@ class Rendering:
         self._recent: dict[_Key, Rendered] = {}
         self._older: dict[_Key, Rendered] = {}
         self._recent_bytes = 0
+        self._large: tuple[_Key, Rendered] | None = None
+        """The last one that is too large for these: subscriptions that get it at the same time share it."""
 
     def render(self, body: bytes, pubend: str, tick: int, *, is_guaranteed: bool, version: Version) -> Rendered:
         """The frame of an encoded message from this place."""
         # With the place: who makes frames by hand may send the same message to several pubends.
         key = body, pubend, tick, version
         found = self._recent.get(key) or self._older.get(key)
+        if found is None and self._large is not None and self._large[0] == key:
+            found = self._large[1]
         if found is None:
             found = _rendered(body, pubend, tick if is_guaranteed else None, version)
             self._keep(key, found, len(found.rest) + len(body))
@@ -72,6 +76,7 @@ class Rendering:
 
     def _keep(self, key: _Key, rendered: Rendered, size: int) -> None:
         if size > _CACHED_BYTES_MAX:
+            self._large = key, rendered
             return
         self._recent[key] = rendered
         self._recent_bytes += size

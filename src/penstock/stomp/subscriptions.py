@@ -119,6 +119,8 @@ class Topic:
     waiting: Unacknowledged = field(default_factory=Unacknowledged)
     lost: str = ""
     """Ticks that were lost before its next message."""
+    pending: tuple[str, ...] = ()
+    """Pubends from which it was not in force yet when the broker answered."""
     is_closing: bool = False
 
 
@@ -140,6 +142,10 @@ class Held:
     """Whether the broker was told so."""
     unkept: list[tuple[str, int]] = field(default_factory=list)
     """Pubends and ticks of messages that were acknowledged before the end, and are not known to be kept."""
+
+    def in_hand(self) -> tuple[Received, ...]:
+        """The messages that its client has, or is about to get, and that could come again; asked for very often."""
+        return (*self.waiting.messages(), *self.unwritten) if self.unwritten else self.waiting.messages()
 
     @property
     def is_shared(self) -> bool:

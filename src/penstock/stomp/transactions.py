@@ -32,6 +32,11 @@ class Verdicted:
     is_done: bool
     """False if they were refused."""
 
+    def is_waiting(self) -> bool:
+        """Whether all of the messages still wait for it, if they could come again."""
+        waiting = self.subscription.waiting
+        return isinstance(self.subscription, Topic) or all(waiting.find(ack, "") is not None for ack in self.acks)
+
 
 @dataclass(slots=True)
 class Transaction:

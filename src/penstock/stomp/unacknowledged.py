@@ -15,7 +15,7 @@ class Unacknowledged:
     Of messages that cannot come again (``None``), only the names are kept, so that an ACK of them can be checked.
     """
 
-    __slots__ = ("_acks", "_ids", "_messages")
+    __slots__ = ("_acks", "_ids", "_messages", "size")
 
     def __init__(self) -> None:
         self._ids: dict[str, str] = {}
@@ -24,6 +24,8 @@ class Unacknowledged:
         """Those that could come again, by ``ack``."""
         self._acks: dict[str, str] = {}
         """The ``ack``, by message-id."""
+        self.size = 0
+        """How many bytes those have that could come again."""
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -34,6 +36,7 @@ class Unacknowledged:
         self._acks[message_id] = ack
         if message is not None:
             self._messages[ack] = message
+            self.size += len(message.body)
 
     def drop_oldest(self) -> None:
         """Forget the message that was sent first."""
@@ -59,7 +62,10 @@ class Unacknowledged:
         message_id = self._ids.pop(ack, None)
         if message_id is not None and self._acks.get(message_id) == ack:
             del self._acks[message_id]
-        return self._messages.pop(ack, None)
+        message = self._messages.pop(ack, None)
+        if message is not None:
+            self.size -= len(message.body)
+        return message
 
     def messages(self) -> tuple[Received, ...]:
         """All messages that wait and could come again; asked for very often."""
