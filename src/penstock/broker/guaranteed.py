@@ -7,7 +7,7 @@ hosts pubends (``PubendLog``), lies in between (``Carrier``), or hosts subscribe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -420,17 +420,20 @@ class Guaranteed:
         """Adds a subscription of a client or a mechanism: it begins on each pubend as soon as it can."""
         self._carry_out(self.edges.subscribe(subscription, now_ms=now_ms), now_ms)
 
-    def unsubscribe(self, key: int, *, now_ms: int) -> None:
-        """Removes a subscription."""
-        hosted = self.edges.subscriptions.get(key)
-        if hosted is not None and hosted.durable:
-            # What it has acknowledged must be known before anybody claims its name again.
+    def unsubscribe(self, keys: Iterable[int], *, now_ms: int) -> None:
+        """Removes subscriptions."""
+        known = list(keys)
+        subscriptions = self.edges.subscriptions
+        if any((hosted := subscriptions.get(key)) is not None and hosted.durable for key in known):
+            # What they have acknowledged must be known before anybody claims their names again. Once for all: it takes
+            # a look at each durable subscription of the broker.
             self.report_durables(now_ms=now_ms)
-        self.edges.unsubscribe(key)
-        self._streams.leave(key)
-        if self._news is not None:
-            # The next subscription may get the same key.
-            self._news.begun.pop(key, None)
+        for key in known:
+            self.edges.unsubscribe(key)
+            self._streams.leave(key)
+            if self._news is not None:
+                # The next subscription may get the same key.
+                self._news.begun.pop(key, None)
 
     def forget_durable(
         self, connection: int, number: int, name: str, pubends: list[str], by: Claimant, *, now_ms: int

@@ -134,6 +134,8 @@ class BrokerSettings:
     """Subscriptions of all its clients together."""
     durables_max: int = 100_000
     """Durable subscriptions that each pubend of this broker keeps."""
+    groups_max: int = 1_000
+    """Groups (work queues) of each pubend of this broker: each of them looks at every message."""
     client_durables_max: int = 1_000
     """Durable subscriptions of one client, by its name, that each pubend keeps, where clients authenticate."""
     client_connections_max: int = 1_000
@@ -174,6 +176,7 @@ class BrokerSettings:
             "connections_max",
             "strangers_max",
             "durables_max",
+            "groups_max",
             "client_durables_max",
             "client_connections_max",
             "client_waiting_bytes_max",

@@ -6,6 +6,7 @@ from overlay import Overlay, TestClient, chain
 from penstock.broker import Access, BrokerSettings, Rule
 from penstock.broker.accounts import Account
 from penstock.broker.clients.desk import _NARROWED_CHARS_MAX, Selecting
+from penstock.broker.guaranteed import Guaranteed
 from penstock.broker.peers import Guest
 from penstock.model.body import encode_body
 from penstock.model.message import Message
@@ -351,3 +352,23 @@ def test_selectors_that_were_narrowed_are_remembered_up_to_a_number_of_character
     for number in range(200):
         desk.select(narrow, f"y = '{number}" + "y" * 15_000 + "'")
     assert 0 < desk._narrowed.weight <= _NARROWED_CHARS_MAX
+
+
+def test_positions_are_reported_once_for_all_durable_subscriptions_of_a_client_that_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    overlay = Overlay(BrokerSettings("pb", pubends=("pb.a",), members=("pb",)))
+    client = overlay.client("pb")
+    for number in range(1, 51):
+        client.durable(number, f"name-{number}")
+    overlay.wait(1_000)
+    reports: list[int] = []
+    report = Guaranteed.report_durables
+
+    def counted(self: Guaranteed, *, now_ms: int) -> None:
+        reports.append(now_ms)
+        report(self, now_ms=now_ms)
+
+    monkeypatch.setattr(Guaranteed, "report_durables", counted)
+    overlay.leave(client)
+    assert len(reports) <= 2

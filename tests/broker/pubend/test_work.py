@@ -313,7 +313,7 @@ def test_members_that_ask_for_something_else_are_told_what_the_group_has() -> No
 
 
 def test_groups_have_a_limit_and_no_names_of_durable_subscriptions() -> None:
-    pubend = Pubend(durables_max=1)
+    pubend = Pubend(groups_max=1)
     pubend.ask()
     pubend.sync()
     frame = WorkAsk("p", "sb", b"a", "a", 1, 0, 1, "h", "", "", WORK_MS, 0, 0)

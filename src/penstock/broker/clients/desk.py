@@ -241,17 +241,18 @@ class Desk:
         ended = self._end_all(peer, now_ms=now_ms)
         self._accounts.close(guest.account)
         self._tracker.leave(peer.connection)
-        for number, subscription in ended.items():
-            self._guaranteed.unsubscribe(subscription.key, now_ms=now_ms)
-            self._ending.append((peer.connection, number, subscription))
+        self._guaranteed.unsubscribe([each.key for each in ended.values()], now_ms=now_ms)
+        self._ending += [(peer.connection, number, subscription) for number, subscription in ended.items()]
         self._subscribers.silence(each.key for each in ended.values())
         return self.let_go(now_ms=now_ms)
 
     def release(self, peer: Peer, *, now_ms: int) -> HostChange | None:
         """Ends all subscriptions of a client that has them elsewhere; returns the change of this broker's filter."""
-        for number, subscription in self._end_all(peer, now_ms=now_ms).items():
-            self._remove(subscription, now_ms)
+        ended = self._end_all(peer, now_ms=now_ms)
+        for number, subscription in ended.items():
+            self._subscribers.remove(subscription.key)
             self._tracker.detach(peer.connection, number)
+        self._guaranteed.unsubscribe([each.key for each in ended.values()], now_ms=now_ms)
         return self.let_go(now_ms=now_ms)
 
     def _end_all(self, peer: Peer, *, now_ms: int) -> dict[int, Subscription]:
@@ -353,7 +354,7 @@ class Desk:
 
     def _remove(self, subscription: Subscription, now_ms: int) -> None:
         self._subscribers.remove(subscription.key)
-        self._guaranteed.unsubscribe(subscription.key, now_ms=now_ms)
+        self._guaranteed.unsubscribe([subscription.key], now_ms=now_ms)
 
     def _to_host(self, connection: int, key: int, version: int, frame: Subscribe, now_ms: int) -> HostSubscription:
         return HostSubscription(

@@ -221,8 +221,8 @@ class WorkHome:
             )
         if frame.group in self._registers[frame.pubend]:
             return f"{frame.group!r} is the name of a durable subscription at pubend {frame.pubend}"
-        if sum(pubend == frame.pubend for pubend, _ in self._groups) >= self._settings.durables_max:
-            return f"pubend {frame.pubend} has {self._settings.durables_max:,} groups, which is its limit"
+        if sum(pubend == frame.pubend for pubend, _ in self._groups) >= self._settings.groups_max:
+            return f"pubend {frame.pubend} has {self._settings.groups_max:,} groups, which is its limit (groups_max)"
         start = log.promised + 1 if frame.start == LATEST else max(frame.start, log.trimmed_below)
         try:
             terms.check()
