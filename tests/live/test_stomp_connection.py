@@ -20,7 +20,7 @@ from penstock.lab.demo_overlay import free_ports
 from penstock.live.errors import ConfigError
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
-from penstock.live.stomp_connection import stomp_farewell
+from penstock.live.stomp_connection import UNREAD_BYTES_MAX, StompConnection, stomp_farewell
 from penstock.live.tls import TlsFiles, client_context
 from penstock.protocol.stomp import SERVER_COMMANDS, StompError, StompFrame, StompReader, Version, encode
 from penstock.stomp import StompSettings
@@ -94,6 +94,9 @@ class StompPeerOutside:
 
     def stop_reading(self) -> None:
         self._task.cancel()
+
+    def read_on(self) -> None:
+        self._task = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
         self._task.cancel()
@@ -203,6 +206,29 @@ def test_a_client_that_does_not_read_holds_nobody_up_and_is_disconnected(tmp_pat
             assert node.counters.bugs == 0
 
     run(scenario())
+
+
+@both_loops
+def test_a_client_that_does_not_read_its_receipts_is_not_read_until_it_does(tmp_path: Path, plain: bool) -> None:
+    async def scenario() -> None:
+        overlay = overlay_of(tmp_path)
+        async with BrokerNode(overlay, "b1") as node:
+            lazy = await StompPeerOutside.client(stomp_of(overlay).port, heart_beat="100,0")
+            lazy.stop_reading()
+            (connection,) = node._connections.values()
+            assert isinstance(connection, StompConnection)
+            for command in ("BEGIN", "ABORT") * 10_000:
+                lazy.say(command, transaction="t", receipt="r" * 2_000)
+            await until(lambda: connection._is_behind)
+            assert connection._stomp.unread_bytes < 2 * UNREAD_BYTES_MAX
+            lazy.read_on()
+            await lazy.get("RECEIPT", 20_000)
+            assert connection._stomp.unread_bytes == 0
+            assert not lazy.all("ERROR")
+            await lazy.close()
+            assert node.counters.bugs == 0
+
+    run(scenario(), plain=plain)
 
 
 def _has_left(node: BrokerNode, _peer: StompPeerOutside) -> bool:

@@ -18,7 +18,10 @@ from penstock.protocol.stomp import StompError, StompFrame, StompLimits, StompRe
 from penstock.stomp import StompPeer
 from penstock.system.clock import Clock
 
-__all__ = ["StompConnection", "StompDialect", "stomp_farewell"]
+__all__ = ["UNREAD_BYTES_MAX", "StompConnection", "StompDialect", "stomp_farewell"]
+
+UNREAD_BYTES_MAX: Final = 1024 * 1024
+"""About how much may wait to be written, answers of the broker included, before nothing more is read."""
 
 _WEIGHTS: Final = {"SUBSCRIBE": 16, "UNSUBSCRIBE": 16, "COMMIT": 64}
 """What frames weigh in a slice, next to a SEND, which weighs 1."""
@@ -103,6 +106,15 @@ class StompDialect:
     def is_waiting(self) -> bool:
         """Whether nothing more should be read from the client for now."""
         return self._peer.is_waiting
+
+    @property
+    def unread_bytes(self) -> int:
+        """About how much memory is taken by what is to be written."""
+        return self._peer.unread_bytes
+
+    def on_heard(self) -> None:
+        """The client may have sent something while nobody was listening."""
+        self._peer.on_heard(now_ms=self._clock.now_ms())
 
     @property
     def is_full(self) -> bool:
@@ -255,7 +267,12 @@ class StompConnection(Connection):
             self._owner.on_frames(self, frames)
 
     def _has_to_wait(self) -> bool:
-        return super()._has_to_wait() or self._stomp.is_waiting
+        return super()._has_to_wait() or self._stomp.is_waiting or self._is_unread()
+
+    def _is_unread(self) -> bool:
+        """Whether so much waits for the client that what it asks for should wait, until some of that is written."""
+        unread_bytes = self._stomp.unread_bytes + (0 if self.outbox is None else self.outbox.control_bytes)
+        return unread_bytes > UNREAD_BYTES_MAX
 
     def _arm(self) -> None:
         """Set the timer, unless it fires early enough."""
@@ -273,6 +290,9 @@ class StompConnection(Connection):
 
     def _on_timer(self) -> None:
         self._timer = None
+        if self._is_behind:
+            # Nobody is listening to it, so it is not silent.
+            self._stomp.on_heard()
         self._stomp.on_deadline()
         self._pass_on()
         self._owner.turns.wake(self)
