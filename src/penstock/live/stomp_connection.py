@@ -13,6 +13,7 @@ from typing import Final
 
 from penstock.live.connection import Connection, Owner
 from penstock.live.slicing import FIRST_FRAME_BYTES_MAX, Slice
+from penstock.live.unfinished import Unfinished
 from penstock.protocol.frames import Frame, Publish
 from penstock.protocol.stomp import StompError, StompFrame, StompLimits, StompReader, Version, encode
 from penstock.stomp import StompPeer
@@ -38,6 +39,7 @@ class StompDialect:
     def __init__(self, peer: StompPeer, limits: StompLimits, clock: Clock) -> None:
         self._peer = peer
         self._clock = clock
+        self._limits = limits
         self._reader = StompReader(limits)
         self._bytes_max = self._reader.bytes_max
         self._reader.bytes_max = FIRST_FRAME_BYTES_MAX
@@ -62,8 +64,9 @@ class StompDialect:
         self._data.append(data)
 
     def drop(self) -> None:
-        """Discard what was received and not taken."""
+        """Discard what was received and not taken, and the beginning of a frame."""
         self._data = []
+        self._reader = StompReader(self._limits)
 
     def know(self) -> None:
         """Allow large frames from now on."""
@@ -113,7 +116,7 @@ class StompDialect:
         return self._peer.unread_bytes
 
     def on_heard(self) -> None:
-        """The client may have sent something while nobody was listening."""
+        """The client has sent something that is no frame yet, or may have, while nobody was listening."""
         self._peer.on_heard(now_ms=self._clock.now_ms())
 
     @property
@@ -171,9 +174,13 @@ class StompConnection(Connection):
 
     is_movable = False
 
-    def __init__(self, number: int, owner: Owner, dialect: StompDialect) -> None:
+    def __init__(self, number: int, owner: Owner, dialect: StompDialect, unfinished: Unfinished | None = None) -> None:
+        """All connections of a node have the same ``unfinished``."""
         super().__init__(number, owner, dialect=dialect)
         self._stomp = dialect
+        self._unfinished = unfinished if unfinished is not None else Unfinished()
+        self._message_bytes = 0
+        """What a WebSocket has of a message that is not complete."""
         self._timer: asyncio.TimerHandle | None = None
         self._due_s = 0.0
 
@@ -191,6 +198,7 @@ class StompConnection(Connection):
         """Give back what the client had and is not done with, and tell the node."""
         if self._timer is not None:
             self._timer.cancel()
+        self._unfinished.forget(self)
         last_words = self._stomp.on_gone()
         if last_words and self.outbox is not None:
             self._owner.on_frames(self, last_words)
@@ -210,9 +218,25 @@ class StompConnection(Connection):
         if self._stomp.problem:
             problem, self._stomp.problem = self._stomp.problem, ""
             self._owner.on_broken(self, problem)
+        if not self.is_closing:
+            self._unfinished.note(self, self._stomp.unfinished_bytes + self._message_bytes)
         if self._stomp.has_bytes or self._stomp.is_over:
             self._owner.turns.wake(self)
         self._arm()
+
+    def progress(self, unfinished_bytes: int) -> None:
+        """A WebSocket has received more of a message, of which this much is there."""
+        if self.is_closing:
+            return
+        self._message_bytes = unfinished_bytes
+        self._stomp.on_heard()
+        self._unfinished.note(self, self._stomp.unfinished_bytes + unfinished_bytes)
+
+    def give_up(self, reason: str) -> None:
+        """End, because of a frame that does not come to its end."""
+        self.refuse("slow", reason)
+        self._stomp.drop()
+        self._owner.on_broken(self, reason)
 
     def flush(self) -> None:
         """Write what waits; only if nothing does, hear what the broker has to say."""
