@@ -20,7 +20,7 @@ from penstock.broker.effects import Close, Commit, Effect, Hold, Resume
 from penstock.broker.outbox import Outbox
 from penstock.broker.settings import BrokerSettings
 from penstock.live.slicing import FIRST_FRAME_BYTES_MAX
-from penstock.live.stomp_connection import StompDialect
+from penstock.live.stomp_connection import UNREAD_BYTES_MAX, StompDialect
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame
 from penstock.protocol.stomp import HEART_BEAT, SERVER_COMMANDS, StompError, StompFrame, StompLimits, StompReader
@@ -113,7 +113,11 @@ class _Line:
         """Whether it was told CONNECTED, and ERROR."""
 
     def has_to_wait(self) -> bool:
-        return self.must_wait or self.dialect.is_waiting
+        return self.must_wait or self.dialect.is_waiting or self._is_unread()
+
+    def _is_unread(self) -> bool:
+        control_bytes = 0 if self.outbox is None else self.outbox.control_bytes
+        return self.dialect.unread_bytes + control_bytes > UNREAD_BYTES_MAX
 
     def has_news(self) -> bool:
         is_full = self.dialect.is_full and not self.is_closing

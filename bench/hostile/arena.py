@@ -32,7 +32,8 @@ class ArenaPlan:
     """The brokers of an arena."""
 
     toml: str
-    """The overlay file; ``$b1`` and the like stand for ports, ``$admin`` for the admin port of the first broker."""
+    """The overlay file; ``$b1`` and the like are ports, ``$admin``, ``$stomp`` and ``$web`` others of the first broker.
+    """
     brokers: tuple[str, ...] = ("b1",)
     """The brokers to start; the honest pair publishes at the first and subscribes at the last."""
     files_max: int = 0
@@ -71,7 +72,7 @@ class Arena:
     _sampler: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        names = ("b1", "b2", "b3", "admin")
+        names = ("b1", "b2", "b3", "admin", "stomp", "web")
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         if self.plan.tls:
             from bench.hostile.certificates import make_certificates

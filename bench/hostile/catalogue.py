@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bench.hostile import clients, hoarders, insiders, rogues, strangers
+from bench.hostile import clients, hoarders, insiders, rogues, stomp_clients, strangers, web_clients
 from bench.hostile.arena import ArenaPlan
 from bench.hostile.stage import Stage, Told
+from bench.hostile.stomp_noise import noise
 from bench.hostile.storm import storm
 
-__all__ = ["ATTACKS", "STORM", "Attack"]
+__all__ = ["ATTACKS", "NOISE", "STORM", "Attack"]
 
+NOISE: Final = "stomp-noise"
 STORM: Final = "storm"
 
 _ALONE: Final = """
@@ -74,6 +76,15 @@ between = ["b3", "b2"]
 """
 )
 _PLAIN: Final = ArenaPlan(_ALONE)
+_STOMP: Final = """
+[brokers.b1.stomp]
+port = $stomp
+websocket_port = $web
+"""
+_SPOKEN: Final = ArenaPlan(_ALONE + _STOMP)
+_NOISY: Final = ArenaPlan(
+    _ALONE.replace('["b1.a"]', '["b1.a", "b1.loose"]\nbest_effort = ["b1.loose"]\nretain_ms = 30_000') + _STOMP
+)
 _CHAINED: Final = ArenaPlan(_CHAIN + _SHARED, ("b1", "b2"), waits_for_links=True)
 _NEIGHBOURED: Final = ArenaPlan(_PAIR + _SHARED, ("b1",))
 _LINKED: Final = ArenaPlan(_PAIR, ("b1", "b2"), waits_for_links=True)
@@ -205,6 +216,40 @@ ATTACKS: Final[dict[str, Attack]] = {
     "rogue-answers": Attack("a rogue's answers that are not UTF-8, passed on", rogues.unreadable_answers, _CHAINED),
     "rogue-pubends": Attack("24,600 pubends that a rogue makes up", rogues.invented_pubends, _NEIGHBOURED),
     "rogue-filter": Attack("a rogue's filter that never ends", rogues.endless_filter, _NEIGHBOURED),
+    "stomp-idle": Attack(
+        "1,010 connections that never say CONNECT at 1,024 files",
+        stomp_clients.idle_strangers,
+        ArenaPlan(_ALONE + _STOMP, files_max=1_024),
+    ),
+    "stomp-unsaid": Attack("200 strangers that announce 8 MiB", stomp_clients.unsaid_bodies, _SPOKEN),
+    "stomp-heads": Attack("headers without end", stomp_clients.flooded_heads, _SPOKEN),
+    "stomp-dribble": Attack("20 frames of 8 MiB, 1 KB a second", stomp_clients.dribbled_frames, _SPOKEN),
+    "stomp-bodies": Attack("100 frames of 8 MiB, begun and never ended", stomp_clients.announced_bodies, _SPOKEN),
+    "stomp-transactions": Attack("transactions never committed", stomp_clients.open_transactions, _SPOKEN),
+    "stomp-subscriptions": Attack(
+        "30,000 subscriptions of one client", stomp_clients.endless_subscriptions, _SPOKEN, limit_s=180.0
+    ),
+    "stomp-names": Attack(
+        "9,000 queues and durable names of one client",
+        stomp_clients.endless_names,
+        ArenaPlan(_ALONE + _STOMP + _CLOSED.replace("subscribe = true\n", 'subscribe = true\ndurable = "%"\n')),
+        token="honest-token",  # noqa: S106 - of an arena that lives for seconds
+        limit_s=150.0,
+    ),
+    "stomp-unread": Attack("three subscribers that never read", stomp_clients.unread_messages, _SPOKEN),
+    "stomp-unacknowledged": Attack(
+        "consumers that acknowledge nothing", stomp_clients.unacknowledged_messages, _SPOKEN
+    ),
+    "stomp-receipts": Attack("receipts without end, never read", stomp_clients.unread_receipts, _SPOKEN),
+    "stomp-churn": Attack(
+        "subscriptions begun and ended by one that never reads", stomp_clients.begun_subscriptions, _SPOKEN
+    ),
+    "stomp-bombs": Attack("selectors that are costly", stomp_clients.bombs, _SPOKEN, limit_s=180.0),
+    "web-handshakes": Attack("200 handshakes, a byte at a time", web_clients.dribbled_handshakes, _SPOKEN),
+    "web-pings": Attack("pings without end", web_clients.pings, _SPOKEN),
+    "web-messages": Attack("messages that are too large, or never end", web_clients.endless_messages, _SPOKEN),
+    "web-ends": Attack("200 connections that never agree to end", web_clients.unended, _SPOKEN),
+    NOISE: Attack("generated STOMP clients, of all kinds", noise, _NOISY, limit_s=7_200.0),
     STORM: Attack(
         "1,000 strangers, 50 hostile clients, a subscriber that never reads, all at once",
         storm,

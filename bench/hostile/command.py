@@ -1,6 +1,6 @@
 """``python -m bench hostile``: runs every attack against this tree, and optionally against another one.
 
-    python -m bench hostile [--only NAME] [--against SRC] [--seconds S] [--folder PATH] [--json FILE]
+    python -m bench hostile [--only NAME] [--against SRC] [--seconds S] [--inputs N] [--folder PATH] [--json FILE]
 
 The table shows for each tree what happened: exit codes, the broker's memory before and at its peak, the longest wait of
 an honest message, what was lost, and what the attacker was told. The exit code is 1 if an attack harmed this tree.
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from bench.hostile.catalogue import ATTACKS, STORM
+from bench.hostile.catalogue import ATTACKS, NOISE, STORM
 from bench.hostile.fighting import Outcome, fight
 from bench.hostile.trees import Tree
 from penstock.cli.console import console
@@ -38,7 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
         for name in names:
             for tree in trees:
                 seconds = chosen.storm_seconds if name == STORM else chosen.seconds
-                outcomes.append(fight(tree, name, seconds=seconds, parent=chosen.folder))
+                size = {"seconds": seconds, "inputs": chosen.inputs, "seed": chosen.seed}
+                outcomes.append(fight(tree, name, **size, parent=chosen.folder))
                 console.note(f"{name}, {tree.label}: {_told(outcomes[-1])}")
                 reporter.advance()
     _print(outcomes, [tree.label for tree in trees])
@@ -79,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--against", type=Path, metavar="SRC", help="also attack the tree with this src folder")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long attacks without an end go on (8)")
     parser.add_argument("--storm-seconds", type=float, default=30.0, help="how long the storm goes on (30)")
+    parser.add_argument("--inputs", type=int, default=20_000, help=f"how many inputs {NOISE} throws (20,000)")
+    parser.add_argument("--seed", type=int, default=0, help=f"which inputs {NOISE} throws (0)")
     parser.add_argument(
         "--folder", type=Path, help="where brokers keep their data; one in memory leaves the disk out of the waits"
     )

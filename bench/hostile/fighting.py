@@ -64,10 +64,20 @@ class Outcome(msgspec.Struct):
         return "; ".join([*parts, self.told])
 
 
-def fight(tree: Tree, name: str, *, seconds: float, tail_s: float = 5.0, parent: Path | None = None) -> Outcome:
+def fight(
+    tree: Tree,
+    name: str,
+    *,
+    seconds: float,
+    tail_s: float = 5.0,
+    parent: Path | None = None,
+    inputs: int = 20_000,
+    seed: int = 0,
+) -> Outcome:
     """Carry out an attack against brokers of a tree, whose files are in a folder below ``parent``.
 
-    When it is over, the honest pair waits up to ``tail_s`` for missing messages.
+    ``inputs`` and ``seed`` are for attacks that are generated. When it is over, the honest pair waits up to ``tail_s``
+    for missing messages.
     """
     attack = ATTACKS[name]
     temporary = TemporaryDirectory(prefix="penstock-hostile-", dir=parent)
@@ -81,7 +91,7 @@ def fight(tree: Tree, name: str, *, seconds: float, tail_s: float = 5.0, parent:
         if honest is not None:
             honest.wait_until_ready()
         arena.begin()
-        told = _attacked(arena, name, attack, seconds)
+        told = _attacked(arena, name, attack, (seconds, inputs, seed))
         busy = arena.busy()
         time.sleep(_SETTLE_S)
         seen = honest.end() if honest is not None else None
@@ -118,13 +128,13 @@ def _await_links(arena: Arena) -> None:
         time.sleep(0.05)
 
 
-def _attacked(arena: Arena, name: str, attack: Attack, seconds: float) -> Told:
+def _attacked(arena: Arena, name: str, attack: Attack, size: tuple[float, int, int]) -> Told:
     stage = Stage(
         arena.ports,
         str(arena.folder),
         arena.pids,
         {each: str(arena.folder / f"{each}.log") for each in arena.plan.brokers},
-        seconds,
+        *size,
     )
     try:
         done = subprocess.run(

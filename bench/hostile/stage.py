@@ -14,18 +14,32 @@ class Stage(msgspec.Struct, frozen=True):
     """Where to attack."""
 
     ports: dict[str, int]
-    """Ports by broker, and ``admin``."""
+    """Ports by broker, and ``admin``, ``stomp`` and ``web`` of the first."""
     folder: str
     pids: dict[str, int]
     logs: dict[str, str]
     """The file with a broker's standard error, by broker."""
     seconds: float
     """How long attacks without an end of their own last."""
+    inputs: int = 20_000
+    """How many inputs an attack with generated ones throws."""
+    seed: int = 0
+    """Which ones."""
 
     @property
     def port(self) -> int:
         """The port of the first broker."""
         return self.ports["b1"]
+
+    @property
+    def stomp(self) -> int:
+        """The port for STOMP of the first broker."""
+        return self.ports["stomp"]
+
+    @property
+    def web(self) -> int:
+        """Its port for STOMP over WebSocket."""
+        return self.ports["web"]
 
     def context(self, name: str) -> ssl.SSLContext:
         """A TLS context with the certificate of this name."""

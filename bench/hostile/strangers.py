@@ -14,6 +14,7 @@ from penstock.protocol.codec import encode_frame
 
 __all__ = [
     "claimed_name",
+    "crowd",
     "foreign_drain",
     "heartbeat_first",
     "idle",
@@ -32,12 +33,12 @@ _NEWCOMER_S_MAX: Final = 15.0
 
 async def idle(stage: Stage) -> Told:
     """1,010 connections that say nothing, and come back when disconnected."""
-    return await _crowd(stage, stage.port)
+    return await crowd(stage, stage.port)
 
 
 async def unfinished_handshakes(stage: Stage) -> Told:
     """1,010 connections to a port with TLS that never begin their handshake."""
-    return await _crowd(stage, stage.port, with_newcomer=False)
+    return await crowd(stage, stage.port, with_newcomer=False)
 
 
 async def heartbeat_first(stage: Stage) -> Told:
@@ -107,7 +108,7 @@ async def foreign_drain(stage: Stage) -> Told:
     return Told(f"the drain is answered with {answer}", has_succeeded=answer.startswith("200"))
 
 
-async def _crowd(stage: Stage, port: int, *, with_newcomer: bool = True) -> Told:
+async def crowd(stage: Stage, port: int, *, with_newcomer: bool = True) -> Told:
     """Keep ``_IDLE`` silent connections open during the attack, and see how a newcomer fares."""
     held: dict[int, asyncio.StreamWriter] = {}
     made = refused = 0
@@ -131,10 +132,10 @@ async def _crowd(stage: Stage, port: int, *, with_newcomer: bool = True) -> Told
             writer.transport.abort()
             await asyncio.sleep(0.1)
 
-    crowd = [asyncio.create_task(hold(number)) for number in range(_IDLE)]
+    all_of_them = [asyncio.create_task(hold(number)) for number in range(_IDLE)]
     await asyncio.sleep(min(2.0, stage.seconds / 2))
-    newcomer = await _newcomer(port) if with_newcomer else ""
-    await asyncio.gather(*crowd)
+    newcomer = await _newcomer(stage.port) if with_newcomer else ""
+    await asyncio.gather(*all_of_them)
     return Told(f"{made:,} connections made, {refused:,} not accepted{newcomer}", figures={"made": made})
 
 

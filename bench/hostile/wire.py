@@ -20,7 +20,7 @@ from penstock.model.message_id import MessageIdSource
 from penstock.protocol import frames as f
 from penstock.protocol.codec import FrameReader, encode_frame
 
-__all__ = ["Peer", "Rejected", "body", "head", "raw_publish"]
+__all__ = ["Line", "Peer", "Rejected", "body", "head", "raw_publish"]
 
 _CHUNK: Final = 256 * 1024
 _KEPT_MAX: Final = 20_000
@@ -34,21 +34,19 @@ class Rejected(Exception):  # noqa: N818 - it ends an attack, and is what we hop
     """The broker refused or disconnected the attacker."""
 
 
-class Peer:
-    """A connection to a broker, and what was received on it."""
+class Line:
+    """A connection to a broker, whatever is spoken on it."""
 
-    _open: ClassVar[list[Peer]] = []
+    _open: ClassVar[list[Line]] = []
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self.heard: list[f.Frame] = []
-        """Received frames, except deliveries and heartbeats, of which there may be many."""
         self.counts: Counter[str] = Counter()
+        """Received frames by their kind."""
         self.is_over = False
         self._news = asyncio.Event()
         self._task = asyncio.create_task(self._listen())
         self._beating: asyncio.Task[None] | None = None
-        self._ids: MessageIdSource | None = None
         self._open.append(self)
 
     @classmethod
@@ -56,6 +54,78 @@ class Peer:
         """Open a connection, and send nothing."""
         async with asyncio.timeout(_DIAL_S_MAX):
             return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
+
+    @classmethod
+    async def leave(cls) -> None:
+        """Close all connections that an attack has left open."""
+        while cls._open:
+            await cls._open[-1].close()
+
+    def take(self, data: bytes) -> None:
+        """Take what was received; ``ValueError`` or ``PeerError`` if it is not what brokers say."""
+        raise NotImplementedError
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send any bytes."""
+        if not self._writer.is_closing():
+            self._writer.write(data)
+
+    def turn_deaf(self) -> None:
+        """Stop reading."""
+        cast("asyncio.ReadTransport", self._writer.transport).pause_reading()
+
+    async def drain(self, seconds: float = 10.0) -> bool:
+        """Wait until the broker has accepted what was sent; return whether it did in time."""
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._writer.drain()
+                return not self.is_over
+        return False
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+        """Wait until received frames make the condition true, or time is up; return whether it holds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not condition() and not self.is_over:
+                    self._news.clear()
+                    await self._news.wait()
+        return condition()
+
+    async def ended(self, seconds: float = 10.0) -> bool:
+        """Wait until the broker has ended the connection; return whether it has."""
+        return await self.until(lambda: self.is_over, seconds)
+
+    async def close(self) -> None:
+        """Leave without a goodbye."""
+        if self in self._open:
+            self._open.remove(self)
+        tasks = [each for each in (self._task, self._beating) if each is not None]
+        for task in tasks:
+            task.cancel()
+        self._writer.transport.abort()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        try:
+            while data := await self._reader.read(_CHUNK):
+                self.take(data)
+                self._news.set()
+        except OSError:
+            pass
+        finally:
+            self.is_over = True
+            self._news.set()
+
+
+class Peer(Line):
+    """A connection on which Penstock's own protocol is spoken, and what was received on it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(reader, writer)
+        self.heard: list[f.Frame] = []
+        """Received frames, except deliveries and heartbeats, of which there may be many."""
+        self._frames = FrameReader()
+        self._ids: MessageIdSource | None = None
 
     @classmethod
     async def client(cls, port: int, name: str = "mallory", **hello: Any) -> Self:
@@ -70,12 +140,6 @@ class Peer:
             raise
         peer.keep_alive()
         return peer
-
-    @classmethod
-    async def leave(cls) -> None:
-        """Close all connections that an attack has left open."""
-        while cls._open:
-            await cls._open[-1].close()
 
     @classmethod
     async def link(cls, port: int, secret: str, name: str = "b2") -> Self:
@@ -107,11 +171,6 @@ class Peer:
         """Send frames."""
         self.send_bytes(b"".join(map(encode_frame, frames)))
 
-    def send_bytes(self, data: bytes) -> None:
-        """Send any bytes."""
-        if not self._writer.is_closing():
-            self._writer.write(data)
-
     def keep_alive(self) -> None:
         """Send heartbeats from now on."""
         self._beating = asyncio.create_task(self._beat())
@@ -121,18 +180,6 @@ class Peer:
         if self._beating is not None:
             self._beating.cancel()
             self._beating = None
-
-    def turn_deaf(self) -> None:
-        """Stop reading."""
-        cast("asyncio.ReadTransport", self._writer.transport).pause_reading()
-
-    async def drain(self, seconds: float = 10.0) -> bool:
-        """Wait until the broker has accepted what was sent; return whether it did in time."""
-        with suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._writer.drain()
-                return not self.is_over
-        return False
 
     async def hear(self, kind: type[_Frame], seconds: float = 10.0, *, number: int | None = None) -> _Frame | None:
         """Wait for the first frame of a kind, and of a number if given; None if the connection or the time is over."""
@@ -144,19 +191,6 @@ class Peer:
         await self.until(lambda: found() is not None, seconds)
         return found()
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-        """Wait until received frames make the condition true, or time is up; return whether it holds."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not condition() and not self.is_over:
-                    self._news.clear()
-                    await self._news.wait()
-        return condition()
-
-    async def ended(self, seconds: float = 10.0) -> bool:
-        """Wait until the broker has ended the connection; return whether it has."""
-        return await self.until(lambda: self.is_over, seconds)
-
     def all(self, kind: type[_Frame]) -> list[_Frame]:
         """All received frames of a kind."""
         return [each for each in self.heard if isinstance(each, kind)]
@@ -167,36 +201,18 @@ class Peer:
             return f"{goodbyes[-1].code}: {goodbyes[-1].reason}"
         return "cut off without a word" if self.is_over else "still connected"
 
-    async def close(self) -> None:
-        """Leave without a goodbye."""
-        if self in self._open:
-            self._open.remove(self)
-        tasks = [each for each in (self._task, self._beating) if each is not None]
-        for task in tasks:
-            task.cancel()
-        self._writer.transport.abort()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    def take(self, data: bytes) -> None:
+        """Take frames of the broker."""
+        for frame in self._frames.feed(data):
+            # Of deliveries the messages count, not the frames that carry them.
+            self.counts[type(frame).__name__] += len(frame.bodies) if isinstance(frame, f.Deliver) else 1
+            if not isinstance(frame, f.Deliver | f.Heartbeat) and len(self.heard) < _KEPT_MAX:
+                self.heard.append(frame)
 
     async def _beat(self) -> None:
         while not self.is_over:
             await asyncio.sleep(_BEAT_S)
             self.send(f.Heartbeat(0))
-
-    async def _listen(self) -> None:
-        frames = FrameReader()
-        try:
-            while data := await self._reader.read(_CHUNK):
-                for frame in frames.feed(data):
-                    # Of deliveries the messages count, not the frames that carry them.
-                    self.counts[type(frame).__name__] += len(frame.bodies) if isinstance(frame, f.Deliver) else 1
-                    if not isinstance(frame, f.Deliver | f.Heartbeat) and len(self.heard) < _KEPT_MAX:
-                        self.heard.append(frame)
-                self._news.set()
-        except OSError:
-            pass
-        finally:
-            self.is_over = True
-            self._news.set()
 
 
 def body(attributes: Mapping[str, str | int | bool]) -> bytes:

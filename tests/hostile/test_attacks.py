@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bench.hostile.arena import Arena
-from bench.hostile.catalogue import ATTACKS, STORM, Attack
+from bench.hostile.catalogue import ATTACKS, NOISE, STORM, Attack
 from bench.hostile.fighting import fight
 from bench.hostile.stage import Stage, Told
 from bench.hostile.trees import Tree
@@ -51,6 +51,12 @@ SHORT = (
     "rogue-silence",
     "rogue-hosts",
     "rogue-answers",
+    "stomp-heads",
+    "stomp-dribble",
+    "stomp-receipts",
+    "stomp-churn",
+    "web-pings",
+    NOISE,
 )
 UNSTARTABLE = ("no-link-token", "claim")
 LONG = (
@@ -71,6 +77,18 @@ LONG = (
     "past",
     "rogue-pubends",
     "rogue-filter",
+    "stomp-idle",
+    "stomp-unsaid",
+    "stomp-bodies",
+    "stomp-transactions",
+    "stomp-subscriptions",
+    "stomp-names",
+    "stomp-unread",
+    "stomp-unacknowledged",
+    "stomp-bombs",
+    "web-handshakes",
+    "web-messages",
+    "web-ends",
     STORM,
 )
 STALLING = ("handshakes", "subscriptions", "quota", "rogue", "selectors")
@@ -115,7 +133,7 @@ def test_every_attack_is_tried() -> None:
 
 async def beside_the_honest(arena: Arena, attack: Attack) -> Told:
     """Attack while an honest client publishes and reads, one message after the other, on one connection."""
-    stage = Stage(arena.ports, str(arena.folder), arena.pids, {"b1": str(arena.folder / "b1.log")}, 1.0)
+    stage = Stage(arena.ports, str(arena.folder), arena.pids, {"b1": str(arena.folder / "b1.log")}, 1.0, 2_000)
     async with asyncio.timeout(LIMIT_S):
         if attack.rate_s == 0:
             return await attacked(attack, stage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -21,8 +22,9 @@ from penstock.live import stomp_connection
 from penstock.live.errors import ConfigError
 from penstock.live.node import BrokerNode
 from penstock.live.overlay import Overlay
-from penstock.live.stomp_connection import stomp_farewell
+from penstock.live.stomp_connection import UNREAD_BYTES_MAX, StompConnection, stomp_farewell
 from penstock.live.tls import TlsFiles, client_context
+from penstock.live.unfinished import Unfinished
 from penstock.protocol.codec import encode_frame
 from penstock.protocol.frames import PROTOCOL_VERSION, Hello
 from penstock.protocol.stomp import SERVER_COMMANDS, StompError, StompFrame, StompReader, Version, encode
@@ -249,6 +251,49 @@ def test_what_a_client_has_stays_with_it_while_it_does_not_read(tmp_path: Path) 
     run(scenario())
 
 
+@both_loops
+def test_a_client_that_does_not_read_its_receipts_is_not_read_until_it_does(tmp_path: Path, plain: bool) -> None:
+    async def scenario() -> None:
+        overlay = overlay_of(tmp_path)
+        async with BrokerNode(overlay, "b1") as node:
+            lazy = await StompPeerOutside.client(stomp_of(overlay).port, heart_beat="100,0")
+            lazy.stop_reading()
+            (connection,) = node._connections.values()
+            assert isinstance(connection, StompConnection)
+            for command in ("BEGIN", "ABORT") * 10_000:
+                lazy.say(command, transaction="t", receipt="r" * 2_000)
+            await until(lambda: connection._is_behind)
+            assert connection._stomp.unread_bytes < 2 * UNREAD_BYTES_MAX
+            lazy.read_on()
+            await lazy.get("RECEIPT", 20_000)
+            assert connection._stomp.unread_bytes == 0
+            assert not lazy.all("ERROR")
+            await lazy.close()
+            assert node.counters.bugs == 0
+
+    run(scenario(), plain=plain)
+
+
+def test_unfinished_frames_are_bounded_and_who_is_quiet_goes_first(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        overlay = overlay_of(tmp_path)
+        async with BrokerNode(overlay, "b1") as node:
+            node._unfinished = Unfinished(1_000_000)
+            quiet, busy = [await StompPeerOutside.client(stomp_of(overlay).port) for _ in range(2)]
+            start = b"SEND\ndestination:/topic/t\nreceipt:r\ncontent-length:900000\n\n"
+            quiet.say_bytes(start + bytes(600_000))
+            await until(lambda: node._unfinished.size >= 600_000)
+            busy.say_bytes(start + bytes(600_000))
+            assert "quiet longest" in await quiet.over()
+            busy.say_bytes(bytes(300_000) + b"\0")
+            await busy.receipt("r")
+            assert node._unfinished.size == 0
+            await busy.close()
+            assert node.counters.bugs == 0
+
+    run(scenario())
+
+
 async def somebody_is_silent(node: BrokerNode) -> None:
     """Waits for as long as it takes a broker to end the connection of a native client that says nothing."""
     reader, writer = await asyncio.open_connection(*node.address)
@@ -275,6 +320,36 @@ def test_who_leaves_while_a_frame_waits_is_noticed(tmp_path: Path, monkeypatch: 
             await until(lambda: len(node._connections) == 1)
             assert not stays.is_over
             await stays.cut()
+
+    run(scenario())
+
+
+def test_messages_of_websockets_that_do_not_end_count_as_well(tmp_path: Path) -> None:
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import ConnectionClosed
+    from websockets.typing import Subprotocol
+
+    async def fragments(rest: asyncio.Event) -> AsyncIterator[bytes]:
+        yield b"SEND\ndestination:/topic/t\n\n"
+        yield bytes(200_000)
+        await rest.wait()
+
+    async def scenario() -> None:
+        overlay = overlay_of(tmp_path, has_websocket=True)
+        url = f"ws://127.0.0.1:{stomp_of(overlay).websocket_port}/"
+        async with BrokerNode(overlay, "b1") as node:
+            node._unfinished = Unfinished(100_000)
+            async with connect(url, subprotocols=[Subprotocol("v12.stomp")]) as socket:
+                await socket.send("CONNECT\naccept-version:1.2\nhost:test\n\n\0")
+                assert str(await socket.recv()).startswith("CONNECTED")
+                rest = asyncio.Event()
+                sending = asyncio.create_task(socket.send(fragments(rest)))
+                assert "quiet longest" in str(await socket.recv())
+                rest.set()
+                await asyncio.gather(sending, return_exceptions=True)
+                with pytest.raises(ConnectionClosed):
+                    await socket.recv()
+            assert node.counters.bugs == 0
 
     run(scenario())
 

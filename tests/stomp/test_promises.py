@@ -48,6 +48,16 @@ def test_what_nobody_asked_a_receipt_for_is_awaited_all_the_same() -> None:
     assert not promises
 
 
+def test_their_size_is_known_and_nothing_when_all_are_kept() -> None:
+    promises = Promises()
+    assert promises.size == 0
+    for key in "ab":
+        promises.add(key, "r" * 1_000, lambda: True)
+    assert 2_000 < promises.size < 3_000
+    assert kept(promises) == ["r" * 1_000] * 2
+    assert promises.size == 0
+
+
 def test_a_receipt_is_found_by_its_place() -> None:
     promises = Promises()
     promises.add("p", "1", lambda: False, place=5)

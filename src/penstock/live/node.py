@@ -37,6 +37,7 @@ from penstock.live.stomp_connection import StompConnection, StompDialect, stomp_
 from penstock.live.storage import Stimulus, Storage, check_served
 from penstock.live.tenure import Tenure
 from penstock.live.turns import Turns, Worker
+from penstock.live.unfinished import Unfinished
 from penstock.live.websocket import WebSocketProtocol, WebSocketSettings, require_websockets
 from penstock.protocol.errors import ProtocolError
 from penstock.protocol.frames import Frame
@@ -105,6 +106,7 @@ class BrokerNode:
         self._entrance: Entrance | None = None
         self._rendering = Rendering()
         """The messages that STOMP clients got last."""
+        self._unfinished = Unfinished()
         self._diallers = Diallers(self._make, on_failed=self._on_dial_failed, rng=self._rng)
         self._tls = TlsState(None)
         self._timer: asyncio.TimerHandle | None = None
@@ -492,7 +494,7 @@ class BrokerNode:
             dead_letters=self.overlay.settings_for(self.name).dead_letters,
         )
         limits = StompLimits(headers_max=settings.headers_max)
-        return StompConnection(self._last_number, self, StompDialect(peer, limits, self.clock))
+        return StompConnection(self._last_number, self, StompDialect(peer, limits, self.clock), self._unfinished)
 
     def _make_websocket(self) -> WebSocketProtocol:
         return WebSocketProtocol(

@@ -14,12 +14,16 @@ from typing import Final
 
 from penstock.live.connection import Connection, Owner
 from penstock.live.slicing import FIRST_FRAME_BYTES_MAX, Slice
+from penstock.live.unfinished import Unfinished
 from penstock.protocol.frames import Frame, Publish
 from penstock.protocol.stomp import StompError, StompFrame, StompLimits, StompReader, Version, encode
 from penstock.stomp import StompPeer
 from penstock.system.clock import Clock
 
-__all__ = ["StompConnection", "StompDialect", "stomp_farewell"]
+__all__ = ["UNREAD_BYTES_MAX", "StompConnection", "StompDialect", "stomp_farewell"]
+
+UNREAD_BYTES_MAX: Final = 1024 * 1024
+"""About how much may wait to be written, answers of the broker included, before nothing more is read."""
 
 _WEIGHTS: Final = {"SUBSCRIBE": 16, "UNSUBSCRIBE": 16, "COMMIT": 64}
 """What frames weigh in a slice, next to a SEND, which weighs 1."""
@@ -42,6 +46,7 @@ class StompDialect:
     def __init__(self, peer: StompPeer, limits: StompLimits, clock: Clock) -> None:
         self._peer = peer
         self._clock = clock
+        self._limits = limits
         self._reader = StompReader(limits)
         self._bytes_max = self._reader.bytes_max
         self._reader.bytes_max = FIRST_FRAME_BYTES_MAX
@@ -66,8 +71,9 @@ class StompDialect:
         self._data.append(data)
 
     def drop(self) -> None:
-        """Discard what was received and not taken."""
+        """Discard what was received and not taken, and the beginning of a frame."""
         self._data = []
+        self._reader = StompReader(self._limits)
 
     def know(self) -> None:
         """Allow large frames from now on."""
@@ -110,6 +116,15 @@ class StompDialect:
     def is_waiting(self) -> bool:
         """Whether nothing more should be read from the client for now."""
         return self._peer.is_waiting
+
+    @property
+    def unread_bytes(self) -> int:
+        """About how much memory is taken by what is to be written."""
+        return self._peer.unread_bytes
+
+    def on_heard(self) -> None:
+        """The client has sent something that is no frame yet, or may have, while nobody was listening."""
+        self._peer.on_heard(now_ms=self._clock.now_ms())
 
     @property
     def is_full(self) -> bool:
@@ -174,9 +189,13 @@ class StompConnection(Connection):
 
     is_movable = False
 
-    def __init__(self, number: int, owner: Owner, dialect: StompDialect) -> None:
+    def __init__(self, number: int, owner: Owner, dialect: StompDialect, unfinished: Unfinished | None = None) -> None:
+        """All connections of a node have the same ``unfinished``."""
         super().__init__(number, owner, dialect=dialect)
         self._stomp = dialect
+        self._unfinished = unfinished if unfinished is not None else Unfinished()
+        self._message_bytes = 0
+        """What a WebSocket has of a message that is not complete."""
         self._timer: asyncio.TimerHandle | None = None
         self._deadline_ms = 0
         """For when the timer is set."""
@@ -201,6 +220,7 @@ class StompConnection(Connection):
         """Give back what the client had and is not done with, and tell the node."""
         if self._timer is not None:
             self._timer.cancel()
+        self._unfinished.forget(self)
         last_words = self._stomp.on_gone()
         if last_words and self.outbox is not None:
             self._owner.on_frames(self, last_words)
@@ -220,9 +240,25 @@ class StompConnection(Connection):
         if self._stomp.problem:
             problem, self._stomp.problem = self._stomp.problem, ""
             self._owner.on_broken(self, problem)
+        if not self.is_closing:
+            self._unfinished.note(self, self._stomp.unfinished_bytes + self._message_bytes)
         if self._stomp.has_bytes or self._stomp.is_over:
             self._owner.turns.wake(self)
         self._arm()
+
+    def progress(self, unfinished_bytes: int) -> None:
+        """A WebSocket has received more of a message, of which this much is there."""
+        if self.is_closing:
+            return
+        self._message_bytes = unfinished_bytes
+        self._stomp.on_heard()
+        self._unfinished.note(self, self._stomp.unfinished_bytes + unfinished_bytes)
+
+    def give_up(self, reason: str) -> None:
+        """End, because of a frame that does not come to its end."""
+        self.refuse("slow", reason)
+        self._stomp.drop()
+        self._owner.on_broken(self, reason)
 
     def flush(self) -> None:
         """Write what waits; only if nothing does, hear what the broker has to say."""
@@ -280,7 +316,12 @@ class StompConnection(Connection):
             self._owner.on_frames(self, frames)
 
     def _has_to_wait(self) -> bool:
-        return super()._has_to_wait() or self._stomp.is_waiting
+        return super()._has_to_wait() or self._stomp.is_waiting or self._is_unread()
+
+    def _is_unread(self) -> bool:
+        """Whether so much waits for the client that what it asks for should wait, until some of that is written."""
+        unread_bytes = self._stomp.unread_bytes + (0 if self.outbox is None else self.outbox.control_bytes)
+        return unread_bytes > UNREAD_BYTES_MAX
 
     def _arm(self) -> None:
         """Set the timer, unless it fires early enough."""
@@ -322,6 +363,9 @@ class StompConnection(Connection):
 
     def _on_timer(self) -> None:
         self._timer = None
+        if self._is_behind:
+            # Nobody is listening to it, so it is not silent.
+            self._stomp.on_heard()
         self._stomp.on_deadline()
         if self._look_ms and self._stomp.is_waiting and self._stomp.now_ms() >= self._look_ms:
             self._look()

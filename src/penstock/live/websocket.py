@@ -37,6 +37,8 @@ __all__ = ["WebSocketProtocol", "WebSocketSettings", "WebSocketTransport", "requ
 _HEAD_END: Final = b"\r\n\r\n"
 _SLICE_BYTES: Final = 8 * 1024
 """Bytes parsed in one go; between two slices the inner protocol may pause reading."""
+_TOLD_BYTES_MIN: Final = 64 * 1024
+"""From this much on, the inner protocol is told how much of a message has arrived."""
 _TURN_FRAMES_MAX: Final = 1_000
 """Frames after which the rest waits for the next turn of the loop: some milliseconds of work."""
 _CONTINUATION, _TEXT, _BINARY, _CLOSE = 0x0, 0x1, 0x2, 0x8
@@ -320,6 +322,8 @@ class WebSocketProtocol(asyncio.Protocol):
         if self._real is None or self._is_over or self._library.close_expected():
             return
         self._said_close_s = asyncio.get_running_loop().time()
+        # Nobody wants it any more.
+        self._message.clear()
         self._library.send_close(_NORMAL)
         self._pass_on()
 
@@ -468,17 +472,26 @@ class WebSocketProtocol(asyncio.Protocol):
         # Before the handshake there are requests among the events, now there are frames only.
         frames = cast("list[Frame]", self._library.events_received())
         messages = self._complete(frames)
+        before = self._unfinished_bytes
         # Behind a complete frame no more than this piece can wait, apart from fragments.
         self._unfinished_bytes = len(piece) + (len(self._message) if frames else self._unfinished_bytes)
         if not self._is_known and self._unfinished_bytes > self._settings.first_bytes_max + _SLICE_BYTES:
             reason = f"more than {self._settings.first_bytes_max:,} bytes before authentication"
             self._library.fail(_TOO_BIG, reason)
+        if self._is_known and not self._is_closed_inside and max(before, self._unfinished_bytes) > _TOLD_BYTES_MIN:
+            self._tell_progress()
         if messages and not self._is_closed_inside:
             self.inner.data_received(messages[0] if len(messages) == 1 else b"".join(messages))
         if self._has_heard_close:
             self._tell_eof()
         self._pass_on()
         return len(frames)
+
+    def _tell_progress(self) -> None:
+        """Tell the inner protocol, if it wants to know, how much has arrived of a message that is not complete."""
+        progress = getattr(self.inner, "progress", None)
+        if progress is not None:
+            progress(self._unfinished_bytes)
 
     def _complete(self, frames: Iterable[Frame]) -> list[bytes]:
         """The payloads of the messages that these frames complete; the client is told if a text is none."""
@@ -491,7 +504,8 @@ class WebSocketProtocol(asyncio.Protocol):
             if frame.opcode != _CONTINUATION:
                 self._is_text = frame.opcode == _TEXT
             if not frame.fin:
-                self._message += frame.data
+                if self._said_close_s is None:
+                    self._message += frame.data
                 continue
             if self._message:
                 self._message += frame.data
@@ -499,7 +513,7 @@ class WebSocketProtocol(asyncio.Protocol):
                 self._message.clear()
             else:
                 message = bytes(frame.data)
-            if self._is_text and not _is_utf8(message):
+            if self._is_text and self._said_close_s is None and not _is_utf8(message):
                 self._library.fail(_INVALID_DATA, "a text message is not valid UTF-8")
                 break
             self._answers_in_text = self._is_text

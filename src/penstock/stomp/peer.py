@@ -118,8 +118,8 @@ class StompPeer:
 
     @property
     def unread_bytes(self) -> int:
-        """About how much memory is taken by what is to be written to the client."""
-        return self._output.size
+        """About how much memory is taken by what is to be written to the client, receipts to come included."""
+        return self._output.size + self._promises.size
 
     @property
     def is_full(self) -> bool:

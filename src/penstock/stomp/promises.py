@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from penstock.protocol.stomp import StompError
 
 __all__ = ["BrokenPromiseError", "IsKept", "Promises"]
 
+_RECEIPT_BYTES: Final = 64
+"""What a receipt takes besides its text."""
 IsKept: TypeAlias = Callable[[], bool]
 """Whether something has been done for good; raises ``StompError`` if it never will be."""
 
@@ -43,6 +45,8 @@ class Promises:
     def __init__(self) -> None:
         self._waiting: dict[str, deque[_Promise]] = {}
         self._failing: str = ""
+        self.size = 0
+        """About how much memory the receipts take."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -66,6 +70,7 @@ class Promises:
         By its place it can be found among those that depend on the same. The headers are what the receipt says besides.
         """
         self._waiting.setdefault(key, deque()).append(_Promise(receipt, is_kept, place, headers))
+        self.size += len(receipt) + _RECEIPT_BYTES
 
     def receipt_of(self, key: str, place: int = 0) -> str:
         """The receipt that was promised for a place, the first one if there are several; empty if none was."""
@@ -81,6 +86,7 @@ class Promises:
                 if not first.is_kept():
                     break
                 waiting.popleft()
+                self.size -= len(first.receipt) + _RECEIPT_BYTES
                 if first.receipt:
                     yield first.receipt, first.headers()
             if not waiting:
