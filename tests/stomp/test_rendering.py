@@ -30,7 +30,7 @@ OTHERS = ("message-id", "redelivered", "subscription", "timestamp")
 
 
 def shown(body: bytes, version: Version = V1_2, *, tick: int = TICK, is_guaranteed: bool = True) -> StompFrame:
-    return read(Rendering().render(body, "p", tick, is_guaranteed=is_guaranteed, version=version).rest, version)
+    return read(Rendering().at(version).render(body, "p", tick, is_guaranteed=is_guaranteed).rest, version)
 
 
 def read(rest: bytes, version: Version, head: bytes = b"MESSAGE\n") -> StompFrame:
@@ -126,7 +126,7 @@ def test_attributes_with_names_of_stomp_do_not_pass_for_its_headers() -> None:
 
 
 def test_an_attribute_destination_that_is_no_text_is_no_destination() -> None:
-    rendered = Rendering().render(native({"destination": 5}), "p", 1, is_guaranteed=True, version=V1_2)
+    rendered = Rendering().at(V1_2).render(native({"destination": 5}), "p", 1, is_guaranteed=True)
     assert not rendered.has_destination
     assert "destination" not in read(rendered.rest, V1_2).headers
 
@@ -160,7 +160,7 @@ def test_the_same_message_from_two_places_is_told_with_its_place() -> None:
     rendering = Rendering()
     body = native({"n": 1})
     told = [
-        read(rendering.render(body, pubend, tick, is_guaranteed=True, version=V1_2).rest, V1_2).headers
+        read(rendering.at(V1_2).render(body, pubend, tick, is_guaranteed=True).rest, V1_2).headers
         for pubend, tick in (("p", 1), ("q", 1), ("p", 2))
     ]
     assert [(each["penstock-pubend"], each["penstock-tick"]) for each in told] == [("p", "1"), ("q", "1"), ("p", "2")]
@@ -169,9 +169,9 @@ def test_the_same_message_from_two_places_is_told_with_its_place() -> None:
 def test_a_message_is_rendered_once_for_all() -> None:
     rendering = Rendering()
     body = native({"n": 1})
-    first, second = (rendering.render(body, "p", 1, is_guaranteed=True, version=V1_2) for _ in range(2))
+    first, second = (rendering.at(V1_2).render(body, "p", 1, is_guaranteed=True) for _ in range(2))
     assert first is second
-    assert rendering.render(body, "p", 1, is_guaranteed=True, version=V1_1) is not first
+    assert rendering.at(V1_1).render(body, "p", 1, is_guaranteed=True) is not first
 
 
 @pytest.mark.parametrize("version", [*Version])
@@ -198,5 +198,5 @@ def test_each_message_is_rendered_as_itself_however_many_there_are() -> None:
     bodies = [native({"n": number}, bytes(10_000)) for number in range(1_000)]
     for _ in range(2):
         for number, body in enumerate(bodies):
-            found = rendering.render(body, "p", TICK, is_guaranteed=True, version=V1_2)
+            found = rendering.at(V1_2).render(body, "p", TICK, is_guaranteed=True)
             assert read(found.rest, V1_2).headers["n"] == str(number)

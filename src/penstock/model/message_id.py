@@ -16,7 +16,14 @@ from typing import Final
 
 from penstock.model.errors import MisuseError
 
-__all__ = ["MESSAGE_ID_BYTES", "MESSAGE_ID_CHARS", "InvalidMessageIdError", "MessageId", "MessageIdSource"]
+__all__ = [
+    "MESSAGE_ID_BYTES",
+    "MESSAGE_ID_CHARS",
+    "InvalidMessageIdError",
+    "MessageId",
+    "MessageIdSource",
+    "id_text",
+]
 
 MESSAGE_ID_BYTES: Final = 16
 """Length of an identifier as bytes."""
@@ -33,6 +40,7 @@ _PACKED: Final = Struct(">IIQ")
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # Encoding ten bits at a time halves the cost of making the text.
 _PAIRS: Final = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
+_SHIFTS: Final = range(120, -1, -10)
 _DIGITS: Final = {
     **{char: digit for digit, char in enumerate(_ALPHABET)},
     **{char.lower(): digit for digit, char in enumerate(_ALPHABET)},
@@ -98,12 +106,20 @@ class MessageId:
 
     def __str__(self) -> str:
         """The text form: 26 characters to print, copy, sort and parse."""
-        number = self._number()
-        return "".join([_PAIRS[number >> shift & 0x3FF] for shift in range(120, -1, -10)])
+        return id_text(self._number())
 
     def _number(self) -> int:
         high, low = self.halves()
         return high << 64 | low
+
+
+def id_text(number: int) -> str:
+    """The text form of the identifier with these 128 bits.
+
+    >>> id_text(1)
+    '00000000000000000000000001'
+    """
+    return "".join([_PAIRS[number >> shift & 0x3FF] for shift in _SHIFTS])
 
 
 # For parts that are known to be valid: setting the slots takes a third of the time of the constructor with its checks.

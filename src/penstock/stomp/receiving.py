@@ -89,7 +89,7 @@ class Receiving:
         self._resident = resident
         self._promises = promises
         self._output = output
-        self._rendering = rendering
+        self._render = rendering.at(version).render
         self._version = version
         self._client_id = client_id
         self._by_id: dict[str, Topic | Held] = {}
@@ -437,14 +437,14 @@ class Receiving:
         """Write out what is for topics; returns a delivery of what is for others."""
         pubend = self._names[frame.pubend]
         is_guaranteed = is_guaranteed_number(frame.pubend)
-        render, version, routes = self._rendering.render, self._version, self._routes
+        render, routes = self._render, self._routes
         rest: list[tuple[int, bytes, bytes]] = []
         for tick, numbers, body in zip(frame.ticks, frame.numbers, frame.bodies, strict=True):
             route = routes.get(numbers)
             if route is None:
                 route = self._route(numbers)
             if route.heads or route.others:
-                rendered = render(body, pubend, tick, is_guaranteed=is_guaranteed, version=version)
+                rendered = render(body, pubend, tick, is_guaranteed=is_guaranteed)
                 if route.heads:
                     self._output.add_fan(route.heads if rendered.has_destination else route.own_heads, rendered.rest)
                 for topic in route.others:
@@ -574,9 +574,7 @@ class Receiving:
                 self._resident.on_moved(held.inbox)
 
     def _write(self, held: Held, message: Received) -> None:
-        rendered = self._rendering.render(
-            message.body, message.pubend, message.tick, is_guaranteed=message.is_guaranteed, version=self._version
-        )
+        rendered = self._render(message.body, message.pubend, message.tick, is_guaranteed=message.is_guaranteed)
         own: dict[str, str] = {}
         if held.request.ack != AUTO:
             own["ack"] = self._next_ack(held.inbox.number)
