@@ -324,6 +324,25 @@ def test_who_leaves_while_a_frame_waits_is_noticed(tmp_path: Path, monkeypatch: 
     run(scenario())
 
 
+def test_who_leaves_while_receipts_are_to_come_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stomp_connection, "_LOOK_MS", 20)
+    monkeypatch.setattr(stomp_connection, "UNREAD_BYTES_MAX", 1_000)
+
+    async def scenario() -> None:
+        overlay = overlay_of(tmp_path)
+        apart = replace(place_of("b2", 2), pubends=("far",), best_effort=())
+        overlay = replace(overlay, brokers={**overlay.brokers, "b2": apart}, links=(("b1", "b2"),))
+        async with BrokerNode(overlay, "b1") as node:
+            peer = await StompPeerOutside.client(stomp_of(overlay).port)
+            peer.say("SUBSCRIBE", id="1", destination="/topic/t", receipt="r" * 2_000)
+            peer.say("SEND", destination="/topic/t", receipt="r" * 2_000)
+            await until(lambda: any(each._is_held for each in node._connections.values()))
+            await peer.close()
+            await until(lambda: not node._connections)
+
+    run(scenario())
+
+
 def test_messages_of_websockets_that_do_not_end_count_as_well(tmp_path: Path) -> None:
     from websockets.asyncio.client import connect
     from websockets.exceptions import ConnectionClosed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -12,6 +13,7 @@ from penstock.protocol.stomp import StompFrame, Version
 from penstock.protocol.work_frames import Verdict
 from penstock.selectors import Selector
 from penstock.stomp import StompSettings
+from penstock.stomp.promises import Promises
 from stomp_stage import V1_0, V1_1, V1_2, Stage, StompClient, broker, frame, linked
 
 FIRST_TOPIC = 2**30 + 1
@@ -507,6 +509,58 @@ def test_a_name_that_is_claimed_again_at_once_keeps_what_was_acknowledged() -> N
     assert not client.error
     again = [each for each in client.messages if each.headers["subscription"] == "t"]
     assert [each.body for each in again] == [b"2"]
+
+
+def test_a_name_that_is_forgotten_and_claimed_again_at_once_begins_anew() -> None:
+    stage = Stage()
+    client = reader(stage, ack="client-individual", **DURABLE)
+    send(stage, "/topic/x", 1, 2)
+    client.say_all(
+        client.verdict(client.messages[0]),
+        frame("UNSUBSCRIBE", id="s", receipt="u", **DURABLE),
+        frame("SUBSCRIBE", id="t", destination="/topic/x", ack="client-individual", receipt="s", **DURABLE),
+    )
+    stage.pass_time(1_000)
+    assert client.error == ""
+    assert client.receipts == ["u", "s"]
+    send(stage, "/topic/x", 3)
+    assert [each.body for each in client.messages if each.headers["subscription"] == "t"] == [b"3"]
+
+
+def test_many_acks_that_come_together_are_one_look_at_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    client = reader(stage, ack="client-individual", **DURABLE)
+    send(stage, "/topic/x", *range(200))
+    looks: list[int] = []
+    take_kept = Promises.take_kept
+
+    def counted(self: Promises) -> Iterator[tuple[str, Mapping[str, str]]]:
+        looks.append(1)
+        return take_kept(self)
+
+    monkeypatch.setattr(Promises, "take_kept", counted)
+    verdicts = [client.verdict(each, receipt=each.headers["ack"]) for each in client.messages]
+    client.say_all(*verdicts)
+    stage.pass_time(1_000)
+    assert len(client.receipts) == 200
+    assert len(looks) < 100
+
+
+def test_receipts_of_acks_hold_nothing_back_and_end_in_an_error() -> None:
+    stage = Stage(stomp=StompSettings(port=1))
+    client = reader(stage, ack="client-individual", **DURABLE)
+    stage.syncs = False
+    send_all = stage.connect("feed")
+    for number in range(300):
+        send_all.send("/topic/x", b"%d" % number)
+    stage.sync()
+    stage.pass_time(500)
+    for message in client.messages:
+        client.ack(message, receipt=message.headers["ack"] + "r" * 60_000)
+        if client.error:
+            break
+    assert "too many ACKs" in client.error
+    assert client.peer.unread_bytes < 1_000_000
 
 
 @pytest.mark.parametrize("headers", [{}, DURABLE])

@@ -200,3 +200,13 @@ def test_each_message_is_rendered_as_itself_however_many_there_are() -> None:
         for number, body in enumerate(bodies):
             found = rendering.at(V1_2).render(body, "p", TICK, is_guaranteed=True)
             assert read(found.rest, V1_2).headers["n"] == str(number)
+
+
+@pytest.mark.parametrize("name", ["content-length\n", "\nack", " message-id", "penstock-tick ", "destination\r"])
+def test_no_header_is_taken_for_the_brokers_own_in_1_0(name: str) -> None:
+    frame = StompFrame("SEND", {"destination": "/topic/x", name: "5"}, b"body")
+    body = ID.to_bytes() + outgoing(frame, types="infer", wall_ms=0).content
+    lines = Rendering().at(V1_0).render(body, "p", TICK, is_guaranteed=True).rest.partition(b"\n\n")[0].split(b"\n")
+    names = [line.partition(b":")[0] for line in lines]
+    assert len(names) == len(set(names))
+    assert name.strip().encode() not in names or b":5" not in b"".join(lines)

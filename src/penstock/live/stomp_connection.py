@@ -30,7 +30,7 @@ _WEIGHTS: Final = {"SUBSCRIBE": 16, "UNSUBSCRIBE": 16, "COMMIT": 64}
 _CHARS_PER_WEIGHT: Final = 32
 _PAUSE_S_MIN: Final = 0.005
 _LOOK_MS: Final = 5_000
-"""How often a client is looked after while a frame of it waits and nothing is read."""
+"""How often a client is looked after while nothing is read."""
 _GONE_LOOKS_MAX: Final = 6
 """In how many looks in a row a client may have closed its side until its waiting frames are given up."""
 _HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
@@ -173,6 +173,10 @@ class StompDialect:
         """The time for deadlines."""
         return self._clock.now_ms()
 
+    def probe(self) -> None:
+        """Write something that means nothing, if nothing else is to be written."""
+        self._peer.probe()
+
     def on_deadline(self) -> None:
         """Do what is due."""
         now_ms, wall_ms = self._now()
@@ -201,7 +205,7 @@ class StompConnection(Connection):
         """For when the timer is set."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look_ms = 0
-        """When to look whether a client has gone whose frame waits; 0 if none does."""
+        """When to look whether a client has gone from which nothing is read; 0 if it is read."""
         self._gone_looks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -326,7 +330,7 @@ class StompConnection(Connection):
     def _arm(self) -> None:
         """Set the timer, unless it fires early enough."""
         deadline_ms = self._stomp.next_deadline()
-        if self._look_ms or self._stomp.is_waiting:
+        if self._look_ms or self._is_held:
             deadline_ms = self._next_look(deadline_ms)
         if deadline_ms is None or self._transport is None or self._loop is None:
             return
@@ -339,8 +343,8 @@ class StompConnection(Connection):
         self._timer = self._loop.call_later(due_s, self._on_timer)
 
     def _next_look(self, deadline_ms: int | None) -> int | None:
-        """The deadline, or the time of the next look, if a frame waits and that is earlier."""
-        if not self._stomp.is_waiting:
+        """The deadline, or the time of the next look, if nothing is read and that is earlier."""
+        if not self._is_held:
             self._look_ms = self._gone_looks = 0
             return deadline_ms
         if not self._look_ms:
@@ -360,6 +364,8 @@ class StompConnection(Connection):
         self._gone_looks = self._gone_looks + 1 if poll.poll(0) else 0
         if self._gone_looks >= _GONE_LOOKS_MAX:
             self.abort()
+        # The end of a client that has filled its window does not get here. But it answers what is written to it.
+        self._stomp.probe()
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -367,7 +373,7 @@ class StompConnection(Connection):
             # Nobody is listening to it, so it is not silent.
             self._stomp.on_heard()
         self._stomp.on_deadline()
-        if self._look_ms and self._stomp.is_waiting and self._stomp.now_ms() >= self._look_ms:
+        if self._look_ms and self._is_held and self._stomp.now_ms() >= self._look_ms:
             self._look()
         self._pass_on()
         self._arm()

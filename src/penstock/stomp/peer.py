@@ -89,6 +89,8 @@ class StompPeer:
         """The last frames for the broker."""
         self.is_stirred = True
         """Whether something has happened since frames were taken, so that there may be more, or an earlier deadline."""
+        self._must_look = False
+        """Whether frames of the client may have made something due."""
         self._now_ms = 0
         """The last time that anything happened."""
         self._leave_by_ms = 0
@@ -142,14 +144,10 @@ class StompPeer:
         self.is_stirred = True
         if self._state in ("leaving", "over"):
             return
-        if frame.command == "SEND" and not self._waiting:
-            # So are most frames. Nothing becomes due by it, so nothing else is looked at.
-            if not self._try(frame, now_ms, wall_ms):
-                self._waiting.append(frame)
-            return
-        self._waiting.append(frame)
-        if len(self._waiting) == 1:
-            self._go_on(now_ms, wall_ms)
+        if self._waiting or not self._try(frame, now_ms, wall_ms):
+            self._waiting.append(frame)
+        # By a SEND, which most frames are, nothing becomes due. Of others, many come together: one look does for all.
+        self._must_look = self._must_look or frame.command != "SEND"
 
     def on_malformed(self, error: StompError) -> None:
         """The client sent what is no frame."""
@@ -280,6 +278,9 @@ class StompPeer:
     def take_frames(self, *, now_ms: int) -> list[Frame]:
         """Take out what is to be told to the broker now."""
         self._now_ms = now_ms
+        if self._must_look:
+            self._must_look = False
+            self._look()
         self.is_stirred = False
         frames, self._farewell = self._farewell, []
         if self._state != "over":
@@ -360,6 +361,24 @@ class StompPeer:
             self._fail(error, receipt=self._promises.failing)
         except PenstockError as error:
             self._fail(StompError(str(error)))
+
+    def _look(self) -> None:
+        """Say what has become due by frames of the client alone."""
+        try:
+            if self._receiving is not None and self._state != "over":
+                self._receiving.pump()
+                self._keep_promises()
+            if self._state == "leaving":
+                self._leave_if_settled()
+        except StompError as error:
+            self._fail(error, receipt=self._promises.failing)
+        except PenstockError as error:
+            self._fail(StompError(str(error)))
+
+    def probe(self) -> None:
+        """Write what means nothing, if nothing else is to be written: a client that has gone cannot take it."""
+        if self._state in ("up", "leaving") and not self._output:
+            self._output.add(HEART_BEAT)
 
     def _try(self, frame: StompFrame, now_ms: int, wall_ms: int) -> bool:
         """Handle a frame, or end the conversation because of it; False if it has to wait."""

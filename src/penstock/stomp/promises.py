@@ -17,6 +17,8 @@ __all__ = ["BrokenPromiseError", "IsKept", "Promises"]
 
 _RECEIPT_BYTES: Final = 64
 """What a receipt takes besides its text."""
+_ACK_BYTES: Final = 512
+"""The same of one for an ACK, which knows its messages."""
 IsKept: TypeAlias = Callable[[], bool]
 """Whether something has been done for good; raises ``StompError`` if it never will be."""
 
@@ -37,6 +39,7 @@ class _Promise:
     is_kept: IsKept
     place: int
     headers: Callable[[], Mapping[str, str]]
+    is_ack: bool
 
 
 class Promises:
@@ -46,7 +49,9 @@ class Promises:
         self._waiting: dict[str, deque[_Promise]] = {}
         self._failing: str = ""
         self.size = 0
-        """About how much memory the receipts take."""
+        """About how much memory the receipts take, but those for ACKs."""
+        self.acks_size = 0
+        """The same of those for ACKs, which may have to wait for another ACK."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -64,13 +69,20 @@ class Promises:
         *,
         place: int = 0,
         headers: Callable[[], Mapping[str, str]] = dict,
+        is_ack: bool = False,
     ) -> None:
         """Promise something, with a receipt unless that is empty; the key says on whom it depends.
 
         By its place it can be found among those that depend on the same. The headers are what the receipt says besides.
         """
-        self._waiting.setdefault(key, deque()).append(_Promise(receipt, is_kept, place, headers))
-        self.size += len(receipt) + _RECEIPT_BYTES
+        self._waiting.setdefault(key, deque()).append(_Promise(receipt, is_kept, place, headers, is_ack))
+        self._grow(receipt, is_ack=is_ack, sign=1)
+
+    def _grow(self, receipt: str, *, is_ack: bool, sign: int) -> None:
+        if is_ack:
+            self.acks_size += sign * (len(receipt) + _ACK_BYTES)
+        else:
+            self.size += sign * (len(receipt) + _RECEIPT_BYTES)
 
     def receipt_of(self, key: str, place: int = 0) -> str:
         """The receipt that was promised for a place, the first one if there are several; empty if none was."""
@@ -86,7 +98,7 @@ class Promises:
                 if not first.is_kept():
                     break
                 waiting.popleft()
-                self.size -= len(first.receipt) + _RECEIPT_BYTES
+                self._grow(first.receipt, is_ack=first.is_ack, sign=-1)
                 if first.receipt:
                     yield first.receipt, first.headers()
             if not waiting:

@@ -52,6 +52,8 @@ _NUMBER: Final = struct.Struct(">I")
 _NOBODY: Final = b""
 _UNACKNOWLEDGED_BYTES_MAX: Final = 16 * 1024 * 1024
 """What the messages of one subscription may have that wait for an ACK: as much as may wait for it in its inbox."""
+_ACK_RECEIPTS_BYTES_MAX: Final = 16 * 1024 * 1024
+"""About how much memory the receipts of ACKs may take that are to come."""
 _PENDING: Final = "penstock-pending"
 _LOST: Final = "penstock-lost"
 
@@ -101,9 +103,10 @@ class Receiving:
         """Topics that are in force."""
         self._last_number = _FIRST_NUMBER
         self._last_ack = 0
-        self._last_settled = 0
-        self._forgetting: dict[int, str] = {}
-        """Questions to forget durable subscriptions that have no answer yet, with the receipts that were asked for."""
+        self._forgetting: dict[int, tuple[str, str]] = {}
+        """Questions to forget durable subscriptions that are open: which one, and the receipt that was asked for."""
+        self._to_forget: Counter[str] = Counter()
+        """How many answers are still to come for each durable subscription, questions not asked yet included."""
         self._routes: dict[bytes, _Route] = {}
         self._names = names
         self._wanting: Counter[str] = Counter()
@@ -127,7 +130,10 @@ class Receiving:
         if len(self._by_id) >= self._settings.subscriptions_max:
             raise StompError(f"a connection may have {self._settings.subscriptions_max:,} subscriptions", "id")
         durable = self._durable(request.name) if request.name else ""
-        if durable and any(each.inbox.wanted.durable == durable and each.is_closing for each in self._held.values()):
+        if durable and (
+            self._to_forget[durable]
+            or any(each.inbox.wanted.durable == durable and each.is_closing for each in self._held.values())
+        ):
             return False
         selector = request.destination.selector(request.condition)
         otherwise = 0 if request.start == "earliest" else LATEST
@@ -279,9 +285,10 @@ class Receiving:
         def is_forgotten() -> bool:
             if not asked and is_over():
                 asked.append(self._resident.ask(partial(Forget, durable=durable), now_ms=now_ms))
-                self._forgetting[asked[0]] = receipt
+                self._forgetting[asked[0]] = durable, receipt
             return bool(asked) and asked[0] not in self._forgetting
 
+        self._to_forget[durable] += 1
         self._promises.add(f"forget {durable}", receipt, is_forgotten)
 
     # What becomes of messages.
@@ -323,11 +330,13 @@ class Receiving:
 
     def settle(self, verdicts: Sequence[Verdicted], receipt: str) -> None:
         """Do what ACKs and NACKs say, at least one; the receipt is due when all of that counts for good."""
+        places = {f"{each.subscription.request.id}@{pubend}" for each in verdicts for pubend in each.pubends()}
         are_kept = [self._settle(each, is_awaited=bool(receipt)) for each in verdicts]
         if receipt:
-            # Each by itself: those of a pubend out of reach must not keep the others.
-            self._last_settled += 1
-            self._promises.add(f"ack {self._last_settled}", receipt, partial(_are_all, are_kept))
+            # By pubends: those that are out of reach must not keep the receipts of others.
+            self._promises.add(f"ack {' '.join(sorted(places))}", receipt, partial(_are_all, are_kept), is_ack=True)
+            if self._promises.acks_size > _ACK_RECEIPTS_BYTES_MAX:
+                raise StompError("too many ACKs wait for their receipts; is there an earlier message without one?")
 
     def _settle(self, verdict: Verdicted, *, is_awaited: bool) -> IsKept:
         subscription = verdict.subscription
@@ -410,9 +419,13 @@ class Receiving:
 
     def on_answer(self, answer: Answer) -> None:
         """The broker has answered a request to forget; raises ``StompError`` if it refuses."""
-        receipt = self._forgetting.pop(answer.number, None)
-        if receipt is None:
+        found = self._forgetting.pop(answer.number, None)
+        if found is None:
             return
+        durable, receipt = found
+        self._to_forget[durable] -= 1
+        if not self._to_forget[durable]:
+            del self._to_forget[durable]
         problem = ""
         if isinstance(answer, Refused):
             problem = f"the durable subscription is not forgotten: {answer.reason}"

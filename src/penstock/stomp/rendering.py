@@ -157,7 +157,7 @@ def _shown_of(attributes: Attributes) -> Attributes:
     shown |= {
         header_name(name): value
         for name, value in attributes.items()
-        if name not in _OWN and not name.startswith((RESERVED_PREFIX, OWN_PREFIX))
+        if not name.startswith(RESERVED_PREFIX) and not _is_own(name)
     }
     if len(_shown) + len(shown) <= _SHOWN_MAX:
         _shown.update(filter(_is_plain, shown))
@@ -179,9 +179,14 @@ def _lines(headers: Mapping[str, str], version: Version) -> bytes:
             pass
     clean: dict[str, str] = {}
     for name, value in headers.items():
-        if shown := _name(name, version):
+        shown = _name(name, version)
+        if shown and (shown == name or not _is_own(shown)):
             clean.setdefault(shown, _clean(value, version))
     return encode_headers(clean, version)
+
+
+def _is_own(name: str) -> bool:
+    return name in _OWN or name.startswith(OWN_PREFIX)
 
 
 def _name(name: str, version: Version) -> str:

@@ -32,6 +32,10 @@ class Verdicted:
     is_done: bool
     """False if they were refused."""
 
+    def pubends(self) -> set[str]:
+        """Where the messages are kept that could come again; the empty name if none could."""
+        return {message.pubend for message in self.subscription.waiting.messages_of(self.acks)} or {""}
+
     def is_waiting(self) -> bool:
         """Whether all of the messages still wait for it, if they could come again."""
         waiting = self.subscription.waiting
