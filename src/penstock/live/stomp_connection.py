@@ -206,6 +206,8 @@ class StompConnection(Connection):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look_ms = 0
         """When to look whether a client has gone from which nothing is read; 0 if it is read."""
+        self._looks = 0
+        """How often it was looked for since nothing is read."""
         self._gone_looks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -345,7 +347,7 @@ class StompConnection(Connection):
     def _next_look(self, deadline_ms: int | None) -> int | None:
         """The deadline, or the time of the next look, if nothing is read and that is earlier."""
         if not self._is_held:
-            self._look_ms = self._gone_looks = 0
+            self._look_ms = self._looks = self._gone_looks = 0
             return deadline_ms
         if not self._look_ms:
             self._look_ms = self._stomp.now_ms() + _LOOK_MS
@@ -362,10 +364,13 @@ class StompConnection(Connection):
         poll = select.poll()
         poll.register(self._socket.fileno(), _HUNG_UP)
         self._gone_looks = self._gone_looks + 1 if poll.poll(0) else 0
+        self._looks += 1
         if self._gone_looks >= _GONE_LOOKS_MAX:
             self.abort()
-        # The end of a client that has filled its window does not get here. But it answers what is written to it.
-        self._stomp.probe()
+        elif self._looks >= _GONE_LOOKS_MAX and not self._gone_looks:
+            # The end of a client that has filled its window does not get here. But its machine answers what is written
+            # to it, and then all that it sent is lost: so not before its time is over, either.
+            self._stomp.probe()
 
     def _on_timer(self) -> None:
         self._timer = None
