@@ -344,26 +344,19 @@ class StompPeer:
             self._beats.on_heard(now_ms=now_ms)
 
     def _handle_waiting(self, now_ms: int, wall_ms: int) -> None:
-        try:
-            if self._receiving is not None and self._state != "over":
-                self._receiving.pump()
-                self._keep_promises()
-            while self._waiting and self._state not in ("leaving", "over"):
-                if not self._try(self._waiting[0], now_ms, wall_ms):
-                    break
-                if self._waiting:
-                    self._waiting.popleft()
-            if self._receiving is not None and self._state != "over":
-                self._keep_promises()
-            if self._state == "leaving":
-                self._leave_if_settled()
-        except StompError as error:
-            self._fail(error, receipt=self._promises.failing)
-        except PenstockError as error:
-            self._fail(StompError(str(error)))
+        self._look()
+        has_handled = False
+        while self._waiting and self._state not in ("leaving", "over"):
+            if not self._try(self._waiting[0], now_ms, wall_ms):
+                break
+            has_handled = True
+            if self._waiting:
+                self._waiting.popleft()
+        if has_handled:
+            self._look()
 
     def _look(self) -> None:
-        """Say what has become due by frames of the client alone."""
+        """Write out what has arrived, and say what has become due."""
         try:
             if self._receiving is not None and self._state != "over":
                 self._receiving.pump()
